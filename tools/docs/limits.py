@@ -67,7 +67,7 @@ def render() -> str:
         ("bytes of incomplete requests and unread responses", f"{buffered} MiB", "max_buffered",
          "the oldest of the source with most is closed"),
         ("requests that wait for a thread", f"{http_limits._MAX_QUEUED_REQUESTS}", "",
-         "nothing more is read, first from a source with as many as are left; deadlines wait, too"),
+         "nothing more is read, first from a source with as many as are left; deadlines also wait"),
         ("bytes of requests that wait for a thread", f"{buffered} MiB", "max_buffered", "the same"),
         ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source",
          "429; ramdisks get 503, which they repeat"),
@@ -84,10 +84,10 @@ def render() -> str:
         ("objects and arrays of JSON", f"{json_safety.MAX_CONTAINERS:,}", "", "400, before it is decoded"),
         ("values of JSON", f"{json_safety.MAX_VALUES_PER_CONTAINER * json_safety.MAX_CONTAINERS:,}", "",
          "400, before it is decoded"),
-        ("values of JSON of which an odd one has to be repaired", f"{json_safety.MAX_REPAIRED_VALUES:,}", "", "400"),
+        ("JSON values, if one of them must be repaired", f"{json_safety.MAX_REPAIRED_VALUES:,}", "", "400"),
         ("failed calls of ramdisks and BMCs, of a source", failed, "failure_rate",
-         "429, a body before it is decoded, except for machines that are waited for, up to "
-         f"{rate_limit.FLOOD_FACTOR} times as many, and for whoever has the right secret, token or key"),
+         "429, a body before it is decoded, except for awaited machines, up to "
+         f"{rate_limit.FLOOD_FACTOR} times as many, and for callers with the right secret, token or key"),
         ("addresses of a machine that called", f"{db_nodes.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("unknown machines whose refused calls are kept, of a source",
          f"{lookup.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",

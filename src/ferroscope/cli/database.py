@@ -193,9 +193,9 @@ def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
 def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -> None:
     """Encrypt the secrets of all nodes with the first key of [secrets] key_file, while the service is running.
 
-    Also secrets that are still in plain text. If the first line of the file is 'identity', all secrets are decrypted.
-    It can be interrupted and run again. Without one of the keys in use it changes nothing, because the key file may be
-    the wrong one; --lost allows it, and lists the nodes whose secrets have to be set again.
+    This includes plain text. If the first line of the file is 'identity', all secrets are decrypted. You can interrupt
+    it and run it again. Without one of the keys in use it changes nothing, because the key file may be the wrong one;
+    --lost allows it, and lists the nodes whose secrets must be set again.
     """
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import SecretKeyError, StoreError

@@ -160,6 +160,15 @@ search_index = Table(
         postgresql_where=text("kind = 'nic'"),
         sqlite_where=text("kind = 'nic'"),
     ),
+    # That column of the row of a machine itself is its serial number.
+    Index(
+        "ix_search_index_serials",
+        "kind",
+        "t3",
+        "node",
+        postgresql_where=text("kind = 'node'"),
+        sqlite_where=text("kind = 'node'"),
+    ),
     # Those columns of a NIC are the switch and its port at the other end.
     Index(
         "ix_search_index_switches",

@@ -115,7 +115,7 @@ def schema_problem(version: str | None, engine: Engine) -> tuple[str, str]:
 
 
 def _incomplete(missing: set[str], version: str | None) -> tuple[str, str]:
-    advice = "if a backup is being restored, wait for its end; else restore it again, into an empty database"
+    advice = "if a backup is being restored, wait until it ends; otherwise restore it again into an empty database"
     if version is None:
         advice += "; if an upgrade was killed, run: ferroscope db upgrade"
     return f"the database is incomplete: it lacks {many(len(missing), 'table or index', 'tables or indexes')}", advice

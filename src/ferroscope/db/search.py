@@ -187,12 +187,10 @@ _SHARED_MACS = (
     .limit(bindparam("limit"))
 )
 _serial = _f[KINDS["node"]["serial"].column]
-# By way of the nodes, as in ``with_serials``. The smallest groups come first: a serial number that many machines have
-# identifies none of them.
+# The smallest groups come first: a serial number that many machines have identifies none of them.
 _SHARED_SERIALS = (
     select(func.min(_f.node), func.max(_f.node))
-    .select_from(schema.nodes.join(schema.search_index, and_(_f.node == _n.uuid, _f.kind == literal_column("'node'"))))
-    .where(_serial.is_not(None))
+    .where(_f.kind == literal_column("'node'"), _serial.is_not(None))
     .group_by(_serial)
     .having(func.min(_f.node) < func.max(_f.node))
     .order_by(func.count(), _serial)
@@ -328,17 +326,10 @@ class SearchIndex:
         return matches
 
     def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
-        # Read through the nodes: only the index's key finds the wanted row of each.
         """Return the nodes by serial number, in lower case; numbers that no machine has are left out."""
-        serial = _f[KINDS["node"]["serial"].column]
-        statement = (
-            select(serial, _f.node)
-            .select_from(
-                schema.nodes.join(schema.search_index, and_(_f.node == schema.nodes.c.uuid, _f.kind == "node"))
-            )
-            .where(serial.in_(list(serials)))
-            .order_by(_f.node)
-        )
+        # The kind is a literal, because the index of serial numbers has the rows of machines only.
+        of_machines = _f.kind == literal_column("'node'")
+        statement = select(_serial, _f.node).where(of_machines, _serial.in_(list(serials))).order_by(_f.node)
         by_serial: dict[str, list[str]] = {}
         for folded_serial, node in self._tx.connection.execute(statement):
             by_serial.setdefault(folded_serial, []).append(node)

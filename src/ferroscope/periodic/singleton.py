@@ -129,7 +129,7 @@ class Singleton:
         """Findings for operators: a hung step, or the task's own ones if it leads here."""
         if self._hung:
             summary = f"{self.task.name} has hung, and was abandoned in {many(self._hung, 'step')}"
-            return (Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process"),)
+            return (Finding("step-hangs", "wrong", summary, "see the log for the cause, then restart the process"),)
         if self._leadership is None or not self._leadership.is_valid():
             return ()
         if self._failed_steps >= MAX_FAILED_STEPS:

@@ -326,7 +326,7 @@ def release_claim(worker: Worker, slot: Slot) -> None:
     try:
         worker.services.store.write(work, durable=False)
     except (ClaimLostError, StoreError) as exc:
-        _log.warning("could not release the request; it is released when this process has left", error=str(exc))
+        _log.warning("could not release the request; it is released when this process ends", error=str(exc))
 
 
 def _ends(queued: Request, request: Request) -> bool:

@@ -136,7 +136,7 @@ def test_who_corrects_a_bmc_does_not_undo_what_somebody_else_has_corrected_meanw
     third = shown | INFO | {"redfish_address": "https://192.0.2.9", "redfish_password": "newer"}
     refused = other.post(f"/ui/machines/{uuid}/bmc", action="correct", **third)
     assert refused.status_code == 409
-    assert "Somebody else has changed redfish_address meanwhile" in text_of(refused)
+    assert "Another user changed redfish_address meanwhile" in text_of(refused)
     assert 'name="redfish_address" value="https://192.0.2.9"' in refused.text
     assert 'name="was-redfish_address" value="https://192.0.2.8"' in refused.text
     assert service.node(uuid).driver_info["redfish_address"] == "https://192.0.2.8"

@@ -367,7 +367,7 @@ def _note_call(
     entry = transition.step(
         node,
         _CALLED if first else _CONTRADICTED,
-        f"{message}{_from(source)}{', without the secret of the inspection' if without else ''}",
+        f"{message}{_from(source)}{', without the inspection secret' if without else ''}",
         process=process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),

@@ -107,7 +107,7 @@ class BmcPower:
         if accepted:
             _log.info("power command sent", node=machine, on=on)
         else:
-            _log.info("power-off refused by the BMC, which says that the machine is off", node=machine)
+            _log.info("power-off rejected by the BMC, which reports that the machine is off", node=machine)
 
     def _of(self, machine: str) -> tuple[Node, Bmc]:
         try:

@@ -54,7 +54,7 @@ def imports() -> None:
 )
 @click.option("--driver", help="Driver of nodes that are created.")
 @click.option(
-    "--start", is_flag=True, help="Start what is in progress there again here, through the API of the service."
+    "--start", is_flag=True, help="Restart inspections that are in progress there, through this service's API."
 )
 @click.option("--rollback", is_flag=True, help="Undo an earlier import, except for what was changed since.")
 @config_option
@@ -183,7 +183,7 @@ def _draw(screen: Console, items: list[ImportItem], *, dry_run: bool) -> None:
 @click.option(
     "--driver-info-file",
     type=InputPath(exists=True, dir_okay=False, path_type=Path),
-    help="CSV file with NODE,KEY,VALUE in each line: what is added to driver_info, such as the BMC's password. NODE is "
+    help="CSV file with NODE,KEY,VALUE in each line: values to add to driver_info, such as the BMC's password. NODE is "
     "a UUID or a name, VALUE may be a reference to a secret (secret://...).",
 )
 @click.option("--rollback", is_flag=True, help="Undo earlier imports, except for what was changed since.")

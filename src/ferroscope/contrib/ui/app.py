@@ -127,7 +127,7 @@ def _add(app: falcon.App[Any, Any], path: str, responders: dict[str, Callable[..
 
 
 def _nothing(_visit: Visit) -> Outcome:
-    raise MissingError("There is no such page.")
+    raise MissingError("Page not found.")
 
 
 def _static(context: ApiContext) -> Callable[..., None]:
@@ -135,7 +135,7 @@ def _static(context: ApiContext) -> Callable[..., None]:
         resp.set_headers(_HEADERS)
         file = render.static_file(name)
         if file is None:
-            resp.status, resp.text = 404, "There is no such file.\n"
+            resp.status, resp.text = 404, "File not found.\n"
         else:
             body, digest = file
             resp.set_headers(

@@ -224,8 +224,8 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
         if missing := key_ring(settings).missing(tables.keys_in_use(side.connection)):
             raise CopyError(
                 f"[secrets] key_file lacks the key {', '.join(missing)}, with which secrets of nodes are encrypted",
-                "they are copied as they are: give the service on the destination the same key file, and this "
-                "command, too (-c, or OS_SECRETS__KEY_FILE)",
+                "they are copied as they are: give this command and the service on the destination the "
+                "same key file (-c, or OS_SECRETS__KEY_FILE)",
             )
     if dry_run:
         with side.errors("read"):
@@ -274,7 +274,7 @@ def _refuse_processes(side: _Side, reason: str, since: float | None = None) -> N
         wait = max(0.0, *(process.left for process in running))
         raise CopyError(
             f"{reason}: {shown}{more}",
-            f"stop all of its processes on all hosts; one that was killed counts as running for another {wait:.0f} s",
+            f"stop all of its processes on all hosts; a killed process counts as running for another {wait:.0f} s",
         )
 
 
@@ -287,7 +287,7 @@ def _clocks(source_side: _Side, destination_side: _Side) -> list[str]:
     if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
         return []
     side = "ahead of" if skew > 0 else "behind"
-    return [f"the clock of the destination is {abs(skew):.0f} s {side} that of the source: synchronize them"]
+    return [f"the clock of the destination is {abs(skew):.0f} s {side} the source's: synchronize them"]
 
 
 _AGAIN: Final = (

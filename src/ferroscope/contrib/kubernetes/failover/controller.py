@@ -294,7 +294,7 @@ class Failover:
             elif is_forced(effect) and alive:
                 _log.warning("failover: nothing is forced", node=record.node, step=type(effect).__name__, why=alive)
             elif is_aged(effect, record, reading, self._clock.monotonic(), self._rules):
-                _log.info("failover: what was seen has aged", node=record.node, step=type(effect).__name__)
+                _log.info("failover: the observations are outdated", node=record.node, step=type(effect).__name__)
             else:
                 self._apply(record.node, effect)
         for line in new:
