@@ -36,7 +36,7 @@ class Latency(msgspec.Struct, frozen=True):
     max: float = 0.0
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
+class FleetStatus(msgspec.Struct, frozen=True):
     """The fleet at ``time`` (seconds since the epoch); ``on`` is the number of machines that are on."""
 
     time: float
@@ -99,10 +99,10 @@ class FleetClient:
         self._file.close()
         self._socket.close()
 
-    def status(self, names: list[str] | None = None, *, nodes: bool = True, log: bool = False) -> NodeStatus:
-        """Return the fleet's counters; see ``NodeStatus``."""
+    def status(self, names: list[str] | None = None, *, nodes: bool = True, log: bool = False) -> FleetStatus:
+        """Return the fleet's counters; see ``FleetStatus``."""
         answer = self.call("status", names=names, nodes=nodes, log=log)
-        return msgspec.convert(answer["status"], NodeStatus)
+        return msgspec.convert(answer["status"], FleetStatus)
 
     def reset(self) -> None:
         """Reset every machine and all counters."""

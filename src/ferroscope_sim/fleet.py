@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from ferroscope.contracts.bmc import Power
 from ferroscope_sim.bodies import Bodies
 from ferroscope_sim.callbacks import HttpPoster, target_of
-from ferroscope_sim.client import NodeStatus, describe, latency_of
+from ferroscope_sim.client import FleetStatus, describe, latency_of
 from ferroscope_sim.inventory import pxe_mac
 from ferroscope_sim.machine import SimMachine
 from ferroscope_sim.model import FleetSettings, SimMember, roster, spread
@@ -50,10 +50,10 @@ class SimFleet:
             target_of(url)
         self._urls = split
 
-    def status(self, names: Collection[str] | None = None, *, log: bool = False) -> NodeStatus:
+    def status(self, names: Collection[str] | None = None, *, log: bool = False) -> FleetStatus:
         """Return the counters of the machines in ``names`` (None: all); unknown names are ignored."""
         machines = self._select(names)
-        return NodeStatus(
+        return FleetStatus(
             time=time.time(),
             callback_url=",".join(self._urls),
             machines=len(self.machines),

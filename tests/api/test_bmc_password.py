@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from ferroscope.api.auth.failures import BURST_MISTYPED
 from ferroscope.api.auth.identity import Identity
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.config.options import SecretSettings
@@ -27,7 +27,7 @@ from tests.support import examples
 
 OLD, NEW = "Canary-old-5f1c", "Canary-new-7d2e"
 PENDING = "redfish_pending_password"
-_LIMITS = DriverOptions(limits=Limits(http_passwords=True))
+_LIMITS = DriverOptions(limits=BmcLimits(http_passwords=True))
 DRIVERS = {"redfish": RedfishBmc(_LIMITS), "idrac": IdracBmc(_LIMITS), "ipmi": IpmiBmc(_LIMITS)}
 SHARED = {"allow_shared_bmc": True}
 INFO = {"redfish_address": "https://192.0.2.9", "redfish_username": "root", "redfish_password": OLD}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
@@ -55,7 +55,7 @@ def test_a_name_waits_for_its_turn(dead_zone: threading.Event) -> None:
 
 def test_a_name_that_got_no_turn_is_not_an_attempt(dead_zone: threading.Event) -> None:
     bmc = IpmiBmc(
-        DriverOptions(command_timeout=0.1, command_tries=1, limits=Limits(networks=Networks(["192.0.2.0/24"])))
+        DriverOptions(command_timeout=0.1, command_tries=1, limits=BmcLimits(networks=Networks(["192.0.2.0/24"])))
     )
     with pytest.raises(BmcError) as caught:
         bmc.get_power(Node(uuid="1", driver="ipmi", driver_info={"ipmi_address": DEAD[-1]}))

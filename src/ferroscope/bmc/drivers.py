@@ -25,7 +25,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import ANYWHERE, Networks
 
 
-class Limits(msgspec.Struct, frozen=True):
+class BmcLimits(msgspec.Struct, frozen=True):
     """Operators' limits for all BMCs: ``[drivers]`` ``bmc_networks``, ``allow_http_passwords``, ``ca_directory``."""
 
     networks: Networks = ANYWHERE
@@ -49,7 +49,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     command_timeout: float = 10.0
     command_tries: int = COMMAND_TRIES
     inventory_timeout: float = 60.0
-    limits: Limits = Limits()
+    limits: BmcLimits = BmcLimits()
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
     ironic: IronicClient | None = None
 
@@ -58,7 +58,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.command_timeout, self.inventory_timeout)
 
 
-def ca_path(value: str, limits: Limits) -> str:
+def ca_path(value: str, limits: BmcLimits) -> str:
     """Return the path of a CA file or directory, which must be below ``ca_directory``; it may be relative to that.
 
     Other paths are rejected unseen: the error must not reveal whether a file exists on the workers.

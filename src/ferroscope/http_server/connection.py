@@ -22,7 +22,7 @@ from ferroscope.http_server.agreed import HEAD_ONLY, new_request_id, retries_aft
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.host import Host
 from ferroscope.http_server.incoming import BEGINNING_BYTES, HEAD_BYTES, ConnectionPhase, Incoming
-from ferroscope.http_server.wsgi import Request, environ_of, refusal, run
+from ferroscope.http_server.wsgi import ReceivedRequest, environ_of, refusal, run
 
 _MAX_PIPELINED_REQUESTS: Final = 64
 # The most bytes that are read and discarded after an oversized body or a rejected request.
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._connections.hold(self, min(request.size, self._connections.limits.body_size))
 
-    def _too_large(self, request: Request) -> None:
+    def _too_large(self, request: ReceivedRequest) -> None:
         """Let the application reject it; discard the rest of the body meanwhile."""
         self._connections.hold(self, 0)
         request.keep = self._keep = False
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         self._incoming.came = 0
         self._hand_over(request, bytes(request.body))
 
-    def _decide(self, request: Request) -> None:
+    def _decide(self, request: ReceivedRequest) -> None:
         """Let the application decide from the header whether to read the body; read nothing meanwhile."""
         if (admitted := self._admit(request, b"")) is None:
             return
@@ -243,14 +243,14 @@ class Connection(asyncio.Protocol):
         self._connections.note_answering(self)
         self._hand_over(request, bytes(request.body))
 
-    def _hand_over(self, request: Request, body: bytes) -> None:
+    def _hand_over(self, request: ReceivedRequest, body: bytes) -> None:
         if (admitted := self._admit(request, body)) is None:
             return
         environ, source = admitted
         self._connections.add_queued(source, len(body))
         self._submit(environ, request.keep and self._keep, request.version, source)
 
-    def _admit(self, request: Request, body: bytes) -> tuple[dict[str, Any], str] | None:
+    def _admit(self, request: ReceivedRequest, body: bytes) -> tuple[dict[str, Any], str] | None:
         """Return the environ for the application and the source that it counts for; None if the request was refused."""
         try:
             environ = self._base | environ_of(request, body)

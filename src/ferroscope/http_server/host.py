@@ -7,7 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from ferroscope.http_server.limits import Connections
+from ferroscope.http_server.limits import OpenConnections
 from ferroscope.http_server.wsgi import Application
 from ferroscope.telemetry.quiet_log import QuietLog
 
@@ -27,7 +27,7 @@ class Host:
     def __init__(
         self,
         app: Application,
-        connections: Connections,
+        connections: OpenConnections,
         submit: Submit,
         is_draining: Callable[[], bool],
         *,

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 import httptools
 
 from ferroscope.http_server.limits import ServerLimits
-from ferroscope.http_server.wsgi import Request
+from ferroscope.http_server.wsgi import ReceivedRequest
 
 # Bytes of an oversized body that the application gets to identify the sender.
 BEGINNING_BYTES: Final = 256 * 1024
@@ -75,8 +75,8 @@ class Incoming:
         self._body_left: int | None = 0
         self._chunks = 0
         self.status, self.explanation = 400, ""
-        self.request = Request()
-        self.complete: deque[Request] = deque()
+        self.request = ReceivedRequest()
+        self.complete: deque[ReceivedRequest] = deque()
         self.came = 0
 
     def feed(self, data: bytes) -> None:
@@ -131,7 +131,7 @@ class Incoming:
             # The end of the body in chunks, and this request, came in one piece: its first line cannot be checked. The
             # connection ends with the response to the other request, and a client may then repeat this one.
             self._refuse(400, "A request in the same packet as the end of a body in chunks is not accepted.")
-        self.request = Request()
+        self.request = ReceivedRequest()
         self._entered(ConnectionPhase.HEAD, self._limits.header_timeout)
 
     def on_url(self, part: bytes) -> None:
@@ -182,7 +182,7 @@ class Incoming:
             elif not self.complete:
                 self._continue()
 
-    def _check_coding(self, request: Request, value: bytes) -> None:
+    def _check_coding(self, request: ReceivedRequest, value: bytes) -> None:
         """Refuse a body in another form than chunks; RFC 9112, sections 6.1 and 7."""
         if request.version == "1.0":
             self._refuse(400, "A request with HTTP/1.0 must not have Transfer-Encoding.")
@@ -212,11 +212,11 @@ class Incoming:
     def on_message_complete(self) -> None:
         self._in_head = True
         self.complete.append(self.request)
-        self.request = Request()
+        self.request = ReceivedRequest()
         self._entered(ConnectionPhase.IDLE, self._limits.idle_timeout)
         self.came = 0
 
 
-def _size(request: Request) -> int:
+def _size(request: ReceivedRequest) -> int:
     """Return the approximate size of a header in bytes."""
     return len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.headers)

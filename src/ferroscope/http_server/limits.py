@@ -79,7 +79,7 @@ class LimitedConnection(Protocol):
         """Resume reading; ``paused``: for how many seconds it was paused."""
 
 
-class Connections:
+class OpenConnections:
     """All connections; ``waiting`` are those that wait for their client, the longest idle first."""
 
     def __init__(self, limits: ServerLimits, trusted: TrustedProxies) -> None:

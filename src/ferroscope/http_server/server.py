@@ -21,7 +21,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import ApiSettings, Settings, is_loopback
 from ferroscope.http_server.connection import Connection
 from ferroscope.http_server.host import Host
-from ferroscope.http_server.limits import Connections, limits
+from ferroscope.http_server.limits import OpenConnections, limits
 from ferroscope.http_server.sources import TrustedProxies
 from ferroscope.http_server.threads import CallThreads
 from ferroscope.http_server.tls import Certificates, TlsConnection
@@ -65,7 +65,7 @@ class HttpServer:
         self._sockets = list(sockets)
         self._threads = CallThreads(settings.threads, "http-call")
         self._draining = threading.Event()
-        connections = Connections(limits(settings), TrustedProxies(settings.trusted_proxies))
+        connections = OpenConnections(limits(settings), TrustedProxies(settings.trusted_proxies))
         self._host = Host(app, connections, self._threads.submit, self._draining.is_set, decides=decides)
         self._grace = 0.0
         self._stopping = threading.Event()

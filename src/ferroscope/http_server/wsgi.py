@@ -31,7 +31,7 @@ _SECURITY_HEADERS: Final = (
 _HTTPS_ONLY: Final = ("Strict-Transport-Security", "max-age=31536000")
 
 
-class Request:
+class ReceivedRequest:
     """The received part of a request. ``refused``: 413 if it is too large; ``asks``: its client waits for 100 Continue;
     ``undecided``: the application has not decided yet whether to read the body."""
 
@@ -79,7 +79,7 @@ def base_environ(host: str, port: int, *, https: bool = False) -> dict[str, Any]
     }
 
 
-def environ_of(request: Request, body: bytes) -> dict[str, Any]:
+def environ_of(request: ReceivedRequest, body: bytes) -> dict[str, Any]:
     """Return the environ of a request; ``ValueError`` if the request is invalid."""
     host, path, query = _target(request)
     environ: dict[str, Any] = {
@@ -109,7 +109,7 @@ def environ_of(request: Request, body: bytes) -> dict[str, Any]:
     return environ
 
 
-def _target(request: Request) -> tuple[bytes, bytes, bytes]:
+def _target(request: ReceivedRequest) -> tuple[bytes, bytes, bytes]:
     """Return host, path and query of the request target; ``ValueError``, ``HttpParserError``.
 
     If the target is a URL, its host replaces the header Host (RFC 9112, section 3.2.2); otherwise it is b"".

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions, load_drivers
 from ferroscope.config.added import backend as load_backend
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
@@ -89,7 +89,7 @@ def build_drivers(
     options = DriverOptions(
         command_timeout=offered.command_timeout,
         inventory_timeout=offered.inventory_timeout,
-        limits=Limits(
+        limits=BmcLimits(
             networks=Networks(offered.bmc_networks, guarded=True),
             http_passwords=offered.allow_http_passwords,
             ca_directory=posixpath.normpath(offered.ca_directory),

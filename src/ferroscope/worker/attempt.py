@@ -1,7 +1,7 @@
 """One attempt at a claimed request: copies to work on, and what happens outside the database.
 
 A task changes the copies. The loop commits them together with the new state and the end of the request, or nothing. The
-``Journal`` holds what the timeline will say, until a transaction writes it.
+``AttemptJournal`` holds what the timeline will say, until a transaction writes it.
 
 A claim is a fence: every write of an attempt checks it, so an attempt whose claim was lost changes nothing in the
 database. A BMC checks no fence. Two things stand in for it:
@@ -46,7 +46,7 @@ from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence, processor_delay
 from ferroscope.storage.reader import previous
 from ferroscope.telemetry.trail import Trail
-from ferroscope.worker.results import Journal
+from ferroscope.worker.results import AttemptJournal
 from ferroscope.worker.services import BmcObserver, Services, StoppedError, SupersededError
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Attempt:
         self.bmc_observer: BmcObserver | None = None
         self.services, self.settings = services, services.settings
         self.store, self.clock = services.store, services.clock
-        self.journal = Journal(services.clock, services.process, locked.node, self.request)
+        self.journal = AttemptJournal(services.clock, services.process, locked.node, self.request)
         self.note = self.journal.note
         self.warn = partial(self.journal.note, severity=Severity.WARNING)
         self.trail: Trail | None = None

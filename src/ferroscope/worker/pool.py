@@ -90,7 +90,7 @@ class Dispatcher:
             return "waiting for a heartbeat"
         timeout = services.settings.worker.get_timeout
         wait = min(_MAX_WAIT_SECONDS, timeout) if without else timeout
-        entry = _Entry(self.slots, worker)
+        entry = _SlotEntry(self.slots, worker)
         locked = None
         try:
             claimed = worker.queue.get_with(services.member, wait, services.stop, Take(self.lane, without), entry)
@@ -146,7 +146,7 @@ class Dispatcher:
             _log.debug("lost before it was put back", node=claim.request.node, error=str(exc))
 
 
-class _Entry:
+class _SlotEntry:
     """Gives a request a slot and prepares it, in the transaction of its claim; without a slot it is only claimed."""
 
     def __init__(self, slots: Slots, worker: Worker) -> None:
@@ -178,7 +178,7 @@ class WorkerPool:
             Lane.COMPUTE: Dispatcher(Lane.COMPUTE, compute, worker),
             Lane.BMC: Dispatcher(Lane.BMC, bmc, worker),
         }
-        supervisor = Supervisor(compute, worker, timeout=settings.inspector.timeout)
+        supervisor = AttemptSupervisor(compute, worker, timeout=settings.inspector.timeout)
         worker.lanes = {lane: dispatcher.slots for lane, dispatcher in self._lanes.items()}
         loops = {f"worker-{lane}": dispatcher.run for lane, dispatcher in self._lanes.items()}
         loops["supervisor"] = supervisor.run
@@ -241,7 +241,7 @@ _LONG_SECONDS: Final = 5.0
 _ENDING_EVENTS: Final = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
 
 
-class Supervisor:
+class AttemptSupervisor:
     """For the lane of ``slots``; an attempt is ended after ``timeout`` seconds if nothing else ends it."""
 
     def __init__(self, slots: Slots, worker: Worker, *, timeout: float) -> None:

@@ -35,7 +35,7 @@ _MAX_TEXTS: Final = 3
 _SHOWN_CAUSES: Final = frozenset({Reason.STORE_UNAVAILABLE, Reason.ENCRYPTION_KEY_MISSING, Reason.BMC_BUSY})
 
 
-class Journal:
+class AttemptJournal:
     """Timeline entries of an attempt, and what becomes known on its way.
 
     ``entries`` has the time of the monotonic clock at which each was noted. In the database each gets the

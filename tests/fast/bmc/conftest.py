@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.errors import BmcError
 from tests.support.processes import PATIENCE
@@ -40,7 +40,7 @@ class Hurry(threading.Event):
 
 def hurried(waits: int | None = None) -> RedfishBmc:
     """Return a driver that waits for nothing, at most ``waits`` times."""
-    limits = Limits(http_passwords=True)
+    limits = BmcLimits(http_passwords=True)
     return RedfishBmc(
         DriverOptions(command_timeout=PATIENCE, inventory_timeout=PATIENCE, limits=limits, stop=Hurry(waits))
     )

@@ -7,7 +7,7 @@ import pytest
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.ipmi import driver as ipmi
 from ferroscope.bmc.ipmi.driver import IpmiBmc, boot_device_of, power_of
-from ferroscope.bmc.ipmi.info import Access
+from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.bmc.ipmi.ipmitool import CipherError, IpmiCommand, SilentError, StateError, classify
 from ferroscope.contracts.bmc import BootDevice, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError
@@ -109,7 +109,7 @@ def test_only_ipmitools_own_sentence_is_a_power_state(output: str, power: Power)
     ],
 )
 def test_each_failure_has_a_reason_of_its_own(words: str, reason: Reason, transient: bool) -> None:
-    error = classify(Access("bmc"), 17, "power on", NOISE + words)
+    error = classify(IpmiAccess("bmc"), 17, "power on", NOISE + words)
     assert (error.reason, error.transient) == (reason, transient)
     assert not isinstance(error, SilentError) or not words
 
@@ -131,7 +131,7 @@ def test_each_failure_has_a_reason_of_its_own(words: str, reason: Reason, transi
     ],
 )
 def test_silence_is_distinguished_from_refusals_and_leads_to_the_next_cipher_suite(words: str) -> None:
-    error = classify(Access("bmc", level="OPERATOR"), 17, "power on", NOISE + words)
+    error = classify(IpmiAccess("bmc", level="OPERATOR"), 17, "power on", NOISE + words)
     assert isinstance(error, SilentError)
     assert (error.reason, error.transient) == (Reason.BMC_UNREACHABLE, True)
     assert "cipher suite 17, OPERATOR" in str(error)
@@ -150,7 +150,7 @@ def test_silence_is_distinguished_from_refusals_and_leads_to_the_next_cipher_sui
     ],
 )
 def test_a_cipher_suite_that_is_not_supported_leads_to_the_next_one(words: str) -> None:
-    assert isinstance(classify(Access("bmc"), 17, "power on", NOISE + words), CipherError)
+    assert isinstance(classify(IpmiAccess("bmc"), 17, "power on", NOISE + words), CipherError)
 
 
 @each(
@@ -164,12 +164,12 @@ def test_a_cipher_suite_that_is_not_supported_leads_to_the_next_one(words: str) 
     ],
 )
 def test_a_refusal_for_the_state_of_the_machine_is_distinguished_from_the_others(words: str) -> None:
-    assert isinstance(classify(Access("bmc"), 17, "power off", NOISE + words), StateError)
+    assert isinstance(classify(IpmiAccess("bmc"), 17, "power off", NOISE + words), StateError)
 
 
 def test_a_password_is_masked_before_a_long_message_is_cut() -> None:
     password = "pa55-of-the-BMC-word"
-    access = Access(host="192.0.2.1", username="operator", password=password)
+    access = IpmiAccess(host="192.0.2.1", username="operator", password=password)
     start = len(str(classify(access, 17, "power state", "x")))
     for padding in range(150, 210 - start + 150):
         said = str(classify(access, 17, "power state", "x" * padding + password))
@@ -180,7 +180,7 @@ def test_a_password_is_masked_before_a_long_message_is_cut() -> None:
 def test_a_power_off_that_the_bmc_refuses_because_it_is_off_was_not_accepted(
     refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(access: Access, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
+    def run(access: IpmiAccess, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
         if command.words[-1] == "status":
             return "Chassis Power is off"
         if refused:
@@ -233,7 +233,7 @@ class Flags:
         self.node = Node(uuid="n", driver="ipmi", driver_info=info)
         self.driver = IpmiBmc(DriverOptions(stop=Hurry()))
 
-    def run(self, _access: Access, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
+    def run(self, _access: IpmiAccess, _cipher: int, command: IpmiCommand, _seconds: float) -> str:
         if command.words[:3] == ("chassis", "bootparam", "get"):
             return self.output
         self.sent.append(command.words)

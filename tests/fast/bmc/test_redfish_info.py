@@ -6,7 +6,7 @@ import ssl
 from functools import partial
 from typing import Any
 
-from ferroscope.bmc.drivers import Limits, problem
+from ferroscope.bmc.drivers import BmcLimits, problem
 from ferroscope.bmc.redfish.driver import read_access
 from ferroscope.core.bmc_place import places
 from ferroscope.remote.addresses import Networks
@@ -61,7 +61,7 @@ def test_a_ca_file_elsewhere_is_refused_whether_it_exists_or_not(path: str) -> N
 def test_no_password_goes_over_http_unless_that_is_allowed() -> None:
     info = {"redfish_address": "http://192.0.2.10", "redfish_username": "u", "redfish_password": "secret"}
     assert problem(read_access, info) is not None
-    assert problem(partial(read_access, limits=Limits(http_passwords=True)), info) is None
+    assert problem(partial(read_access, limits=BmcLimits(http_passwords=True)), info) is None
     assert problem(read_access, info | {"redfish_password": ""}) is None
 
 
@@ -78,7 +78,7 @@ def test_no_password_goes_over_http_unless_that_is_allowed() -> None:
     ],
 )
 def test_an_address_outside_of_the_networks_is_refused(address: str, refused: bool) -> None:
-    limits = Limits(networks=Networks(["192.0.2.0/24"]))
+    limits = BmcLimits(networks=Networks(["192.0.2.0/24"]))
     assert (problem(partial(read_access, limits=limits), {"redfish_address": address}) is not None) is refused
 
 

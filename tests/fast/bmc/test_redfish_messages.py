@@ -13,7 +13,7 @@ from urllib3.exceptions import MaxRetryError
 
 from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.info import read as read_ipmi
-from ferroscope.bmc.redfish.driver import Access
+from ferroscope.bmc.redfish.driver import RedfishAccess
 from ferroscope.bmc.redfish.failures import translate
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import WITHHELD
@@ -55,7 +55,7 @@ def test_a_bmc_that_is_not_there_is_reported_without_our_own_names(
     monkeypatch: pytest.MonkeyPatch, how: object, said: str, reason: Reason, password: str
 ) -> None:
     monkeypatch.setattr(socket, "create_connection", how)
-    error = translate(unanswered(), Access(URL, None, "u", password), "power on", Deadline(5.0))
+    error = translate(unanswered(), RedfishAccess(URL, None, "u", password), "power on", Deadline(5.0))
     text = str(error)
     assert text.startswith(f"power on at {URL}: ")
     assert said in text
@@ -69,14 +69,16 @@ def test_a_name_without_an_address_is_reported_as_such(monkeypatch: pytest.Monke
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    access = Access("https://bmc-7", None, "u", password)
+    access = RedfishAccess("https://bmc-7", None, "u", password)
     error = translate(unanswered("bmc-7"), access, "power on", Deadline(5.0))
     assert (error.transient, error.reason) == (True, Reason.BMC_NAME_UNKNOWN)
     assert str(error) == "power on at https://bmc-7: cannot resolve bmc-7: Name or service not known"
 
 
 def test_a_busy_bmc_is_not_one_that_does_not_answer() -> None:
-    error = translate(Refusal(503, "later"), Access(URL, None, "u", "a long password"), "power on", Deadline(5.0))
+    error = translate(
+        Refusal(503, "later"), RedfishAccess(URL, None, "u", "a long password"), "power on", Deadline(5.0)
+    )
     assert (error.transient, error.reason) == (True, Reason.BMC_NOT_READY)
 
 
@@ -90,12 +92,12 @@ class Refusal(sushy.exceptions.HTTPError):
 
 
 def test_a_password_is_masked_in_what_a_bmc_says() -> None:
-    error = translate(Refusal(400, "bad hush1"), Access(URL, None, "u", "hush1"), "power on", Deadline(5.0))
+    error = translate(Refusal(400, "bad hush1"), RedfishAccess(URL, None, "u", "hush1"), "power on", Deadline(5.0))
     assert str(error) == f"power on at {URL}: the BMC refused (HTTP 400: bad ******)"
 
 
 def test_what_a_bmc_says_is_withheld_where_a_mask_would_tell_the_password() -> None:
-    error = translate(Refusal(400, "bad p"), Access(URL, None, "u", "p"), "power on", Deadline(5.0))
+    error = translate(Refusal(400, "bad p"), RedfishAccess(URL, None, "u", "p"), "power on", Deadline(5.0))
     assert WITHHELD in str(error)
     assert "bad" not in str(error)
     assert "The BMC rejected the command" in str(error)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import Limits
+from ferroscope.bmc.drivers import BmcLimits
 from ferroscope.bmc.redfish.driver import RedfishBmc, read_access
 from ferroscope.bmc.redfish.redaction import Redactor, is_words
 from ferroscope.bmc.redfish.report import collect
@@ -48,7 +48,7 @@ def test_a_location_that_is_no_address_ends_no_report(bmc: ScriptedBmc, driver: 
 
 def test_a_report_that_has_run_out_of_time_ends_its_login(bmc: ScriptedBmc) -> None:
     bmc.sessions = set()
-    access = read_access(bmc.node().driver_info, Limits(http_passwords=True))
+    access = read_access(bmc.node().driver_info, BmcLimits(http_passwords=True))
     with Deadline(60.0) as deadline:
 
         def too_slow(_body: object) -> None:

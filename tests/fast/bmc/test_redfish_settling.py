@@ -8,7 +8,7 @@ from email.utils import formatdate
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
@@ -146,7 +146,7 @@ def test_the_seconds_of_a_503_are_waited_for_wherever_they_are(bmc: ScriptedBmc)
         answer(429, HTML, Retry_After="30"),
         answer(503, {"error": {"@Message.ExtendedInfo": [info]}}),
     ):
-        driver = RedfishBmc(DriverOptions(command_timeout=25.0, limits=Limits(http_passwords=True)))
+        driver = RedfishBmc(DriverOptions(command_timeout=25.0, limits=BmcLimits(http_passwords=True)))
         driver.get_power(bmc.node())
         before = len(bmc.seen)
         bmc.will(refusal, at=SYSTEM, times=100)
@@ -184,7 +184,7 @@ def test_exhausted_sessions_are_reported_if_the_password_must_not_be_sent(bmc: S
 def test_a_session_is_deleted_whatever_host_its_location_has(bmc: ScriptedBmc, place: str) -> None:
     """Reports: https://github.com/DMTF/python-redfish-library/issues/107, stmcginnis/gofish#77."""
     bmc.sessions, bmc.location = set(), place
-    driver = RedfishBmc(DriverOptions(limits=Limits(http_passwords=True)))
+    driver = RedfishBmc(DriverOptions(limits=BmcLimits(http_passwords=True)))
     driver.get_power(bmc.node())
     assert len(bmc.sessions) == 1
     driver.close()
@@ -197,7 +197,7 @@ def test_a_session_that_is_named_in_the_body_only_is_deleted(bmc: ScriptedBmc) -
     """
     opened = answer(201, {"@odata.id": f"{SESSIONS}/9"}, X_Auth_Token="token")
     bmc.will(opened, at=SESSIONS)
-    driver = RedfishBmc(DriverOptions(limits=Limits(http_passwords=True)))
+    driver = RedfishBmc(DriverOptions(limits=BmcLimits(http_passwords=True)))
     driver.get_power(bmc.node())
     driver.close()
     assert until(lambda: bmc.asked("DELETE", f"{SESSIONS}/9") == [None])

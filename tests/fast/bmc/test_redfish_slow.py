@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
@@ -47,7 +47,7 @@ def openbmc(bmc: ScriptedBmc) -> ScriptedBmc:
 def impatient() -> Iterator[RedfishBmc]:
     """A driver that does not wait long for a request."""
     options = DriverOptions(
-        command_timeout=slowness() / 3, inventory_timeout=PATIENCE, limits=Limits(http_passwords=True)
+        command_timeout=slowness() / 3, inventory_timeout=PATIENCE, limits=BmcLimits(http_passwords=True)
     )
     with closing(RedfishBmc(options)) as made:
         yield made

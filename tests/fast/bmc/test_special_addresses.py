@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.sim.driver import SimBmc
@@ -98,7 +98,7 @@ def test_such_a_spelling_is_never_connected_to(host: str) -> None:
 def test_a_name_is_decided_upon_when_it_is_connected_to(
     kind: type[RedfishBmc] | type[IpmiBmc], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = kind(DriverOptions(limits=Limits(networks=GUARDED)))
+    driver = kind(DriverOptions(limits=BmcLimits(networks=GUARDED)))
     name = "redfish" if kind is RedfishBmc else "ipmi"
     node = examples.node(driver=name, driver_info=info(name, "bmc.example.net"))
     assert driver.validate(node) is None  # at that time it may have had another address
@@ -112,8 +112,8 @@ def test_a_name_is_decided_upon_when_it_is_connected_to(
 
 def test_the_simulated_fleet_is_on_this_host_unless_networks_are_listed() -> None:
     node = examples.node(driver="sim", driver_info={"sim_address": "127.0.0.1:7623", "sim_node": "one"})
-    assert SimBmc(DriverOptions(limits=Limits(networks=GUARDED))).validate(node) is None
-    listed = Limits(networks=Networks(["192.0.2.0/24"], guarded=True))
+    assert SimBmc(DriverOptions(limits=BmcLimits(networks=GUARDED))).validate(node) is None
+    listed = BmcLimits(networks=Networks(["192.0.2.0/24"], guarded=True))
     assert SimBmc(DriverOptions(limits=listed)).validate(node) is not None
     link = examples.node(driver="sim", driver_info={"sim_address": "169.254.169.254:80", "sim_node": "one"})
-    assert SimBmc(DriverOptions(limits=Limits(networks=GUARDED))).validate(link) is not None
+    assert SimBmc(DriverOptions(limits=BmcLimits(networks=GUARDED))).validate(link) is not None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contrib.openstack.inspections import PowerTimes
+from ferroscope.contrib.openstack.inspections import IronicPowerTimes
 
 
 def test_the_first_look_follows_what_earlier_changes_took() -> None:
-    times = PowerTimes()
+    times = IronicPowerTimes()
     assert times.first_look(Power.ON) == 0.0
     for _ in range(50):
         times.learn_change(Power.ON, 4.0)
@@ -19,6 +19,6 @@ def test_the_first_look_follows_what_earlier_changes_took() -> None:
 
 
 def test_one_slow_change_delays_no_other_for_long() -> None:
-    times = PowerTimes()
+    times = IronicPowerTimes()
     times.learn_change(Power.OFF, 600.0)
     assert times.first_look(Power.OFF) <= 15.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from tests.support import images
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
@@ -22,7 +22,7 @@ from tests.support.speed import slowness
 MACHINES = 48
 
 # The emulators speak http, and tests make their own CA files.
-LAX = Limits(http_passwords=True, ca_directory="/")
+LAX = BmcLimits(http_passwords=True, ca_directory="/")
 MakeBmc = Callable[..., RedfishBmc]
 
 
@@ -76,7 +76,7 @@ def make_bmc() -> Iterator[MakeBmc]:
     """Return a function that makes drivers, which log out after the test."""
     with ExitStack() as stack:
 
-        def make(*, timeout: float = 5.0, inventory_timeout: float = 10.0, limits: Limits = LAX) -> RedfishBmc:
+        def make(*, timeout: float = 5.0, inventory_timeout: float = 10.0, limits: BmcLimits = LAX) -> RedfishBmc:
             longest = {"command_timeout": timeout * slowness(), "inventory_timeout": inventory_timeout * slowness()}
             bmc = RedfishBmc(DriverOptions(**longest, limits=limits))
             return stack.enter_context(closing(bmc))

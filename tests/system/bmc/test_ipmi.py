@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
@@ -60,11 +60,11 @@ def test_the_operating_system_is_asked_to_shut_down_if_the_machine_is_on(bmc_at:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_bmc_outside_of_its_networks_is_not_asked(bmc_at: Simulator, host: str) -> None:
     node, before = bmc_at.node(ipmi_address=host), list(bmc_at.commands)
-    elsewhere = IpmiBmc(DriverOptions(limits=Limits(networks=Networks(["192.0.2.0/24"]))))
+    elsewhere = IpmiBmc(DriverOptions(limits=BmcLimits(networks=Networks(["192.0.2.0/24"]))))
     error = fails(lambda: elsewhere.set_power(node, Power.ON))
     assert (error.transient, error.reason) == (False, Reason.BMC_NOT_ALLOWED)
     assert bmc_at.commands == before
-    assert IpmiBmc(DriverOptions(limits=Limits(networks=Networks(["127.0.0.0/8"])))).get_power(node) in (
+    assert IpmiBmc(DriverOptions(limits=BmcLimits(networks=Networks(["127.0.0.0/8"])))).get_power(node) in (
         Power.ON,
         Power.OFF,
     )

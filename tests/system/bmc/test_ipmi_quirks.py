@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
@@ -66,7 +66,7 @@ def test_a_name_whose_first_address_is_silent_leads_to_the_next_one_which_is_rem
     monkeypatch.setattr(
         resolver.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (one, 0)) for one in (*dead, bmc_at.address)]
     )
-    bmc = IpmiBmc(DriverOptions(limits=Limits(networks=Networks(["127.0.0.0/8"])), command_timeout=2.0))
+    bmc = IpmiBmc(DriverOptions(limits=BmcLimits(networks=Networks(["127.0.0.0/8"])), command_timeout=2.0))
     node = bmc_at.node(ipmi_address="bmc.example")
     for _ in dead:  # silence takes all the time of a call; the worker tries again
         with suppress(BmcError):

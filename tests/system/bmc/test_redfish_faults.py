@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.bmc.drivers import Limits
+from ferroscope.bmc.drivers import BmcLimits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image
@@ -165,7 +165,7 @@ def test_a_bmc_outside_of_its_networks_is_not_connected_to_by_whatever_name(make
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.2)
         node = node_at(f"https://{host}:{listening.getsockname()[1]}")
-        bmc = make_bmc(limits=Limits(networks=Networks(["192.0.2.0/24", "2001:db8::/32"])))
+        bmc = make_bmc(limits=BmcLimits(networks=Networks(["192.0.2.0/24", "2001:db8::/32"])))
         error = fails(lambda: bmc.get_power(node))
         assert (error.transient, error.reason) == (False, Reason.BMC_NOT_ALLOWED)
         with pytest.raises(TimeoutError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions, Limits
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.core.explanations import HINTS
@@ -43,7 +43,7 @@ def authority(tmp_path: Path) -> Authority:
 
 @pytest.fixture
 def bmc(tmp_path: Path) -> Iterator[RedfishBmc]:
-    limits = Limits(networks=NETWORKS, ca_directory=str(tmp_path))
+    limits = BmcLimits(networks=NETWORKS, ca_directory=str(tmp_path))
     with closing(RedfishBmc(DriverOptions(limits=limits))) as driver:
         yield driver
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ferroscope_sim.client import FleetClient, NodeStatus
+from ferroscope_sim.client import FleetClient, FleetStatus
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.inventory import bmc_address, pxe_mac
 from ferroscope_sim.model import FleetSettings, SimMember, roster
@@ -103,7 +103,7 @@ def test_without_an_api_there_is_one_error() -> None:
 class Ending:
     """What became of the inspections of one machine for each outcome."""
 
-    def __init__(self, nodes: dict[str, dict[str, object]], status: NodeStatus) -> None:
+    def __init__(self, nodes: dict[str, dict[str, object]], status: FleetStatus) -> None:
         self.nodes = nodes
         self.status = status
 

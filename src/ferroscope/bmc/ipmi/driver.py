@@ -16,7 +16,7 @@ import msgspec
 
 from ferroscope.bmc.drivers import DriverOptions, problem
 from ferroscope.bmc.ipmi import accounts, info
-from ferroscope.bmc.ipmi.info import Access
+from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, IpmiCommand, RefusedError, SilentError, StateError, run
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
@@ -212,12 +212,12 @@ class IpmiBmc:
         ask = partial(self._ask, time_left=self._time_left(self._options.inventory_timeout))
         accounts.change(ask, _front_node(node), password, self._options.stop)
 
-    def _read_access(self, driver_info: Document) -> Access:
+    def _read_access(self, driver_info: Document) -> IpmiAccess:
         access = info.read(driver_info)
         check_bmc(access.host.partition("%")[0], self._options.limits.networks)
         return access
 
-    def _resolve_address(self, access: Access, seconds: float) -> Access:
+    def _resolve_address(self, access: IpmiAccess, seconds: float) -> IpmiAccess:
         """Return the access with the BMC's resolved address, so that no name is resolved a second time."""
         if not self._options.limits.networks and command_fence.limit() is None:
             return access
@@ -260,7 +260,7 @@ class IpmiBmc:
 
         return retry_bmc_call(attempt, time_left, self._options.stop, self._options.command_tries, once)
 
-    def _attempt(self, access: Access, command: IpmiCommand, time_left: Callable[[], float]) -> str:
+    def _attempt(self, access: IpmiAccess, command: IpmiCommand, time_left: Callable[[], float]) -> str:
         """Try the cipher suite that has worked, or the stronger one, and then the other one.
 
         A BMC may refuse a suite that it does not support, or not answer at all (ipmitool/ipmitool#29).

@@ -49,7 +49,7 @@ PROPERTIES: Final[dict[str, str]] = {
 }
 
 
-class Access(msgspec.Struct, frozen=True):
+class IpmiAccess(msgspec.Struct, frozen=True):
     """How to reach a BMC."""
 
     host: str
@@ -67,7 +67,7 @@ class Access(msgspec.Struct, frozen=True):
         return f"Access({self.host}, {self.port})"
 
 
-def read(info: Document) -> Access:
+def read(info: Document) -> IpmiAccess:
     """Return how to reach the BMC; ``BmcError`` (permanent) if a field is missing or invalid."""
     level = (_text(info, "ipmi_priv_level") or "ADMINISTRATOR").strip().upper()
     if level not in LEVELS:
@@ -83,7 +83,7 @@ def read(info: Document) -> Access:
     username = _text(info, "ipmi_username")
     if username is not None and username.startswith("-"):
         raise wrong("ipmi_username must not begin with a dash")
-    return Access(
+    return IpmiAccess(
         host=_host(info),
         port=number(info, "ipmi_port", 1, 65535) or 623,
         username=username,

@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.affinity import unconfine
-from ferroscope.bmc.ipmi.info import Access
+from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
@@ -146,13 +146,13 @@ class IpmiCommand(msgspec.Struct, frozen=True):
         return f"IpmiCommand({self.action})"
 
 
-def run(access: Access, cipher: int, command: IpmiCommand, seconds: float) -> str:
+def run(access: IpmiAccess, cipher: int, command: IpmiCommand, seconds: float) -> str:
     """Return the output of ipmitool for the command; ``BmcError``, ``TooLateError``."""
     with open_relay(access.host, access.port) as (host, port):
         return _run(access, host, port, cipher, command, seconds)
 
 
-def _run(access: Access, host: str, port: int, cipher: int, command: IpmiCommand, seconds: float) -> str:
+def _run(access: IpmiAccess, host: str, port: int, cipher: int, command: IpmiCommand, seconds: float) -> str:
     arguments = [PROGRAM, "-v", "-I", access.interface, "-H", host, "-p", str(port), "-L", access.level]
     if access.username is not None:
         arguments += ["-U", access.username]
@@ -197,7 +197,7 @@ def _pipe(text: str) -> Iterator[int]:
         os.close(reading)
 
 
-def classify(access: Access, cipher: int, action: str, stderr: str) -> BmcError:
+def classify(access: IpmiAccess, cipher: int, action: str, stderr: str) -> BmcError:
     """Return the error for what ipmitool has printed; docs/explanation/bmc-failures.md has the same failure matrix."""
     lines = [line.strip(" >\t\r") for line in stderr.splitlines()]
     lines = [line for line in lines if line and not line.lower().startswith(_NOISE)]
@@ -249,12 +249,12 @@ def _meaning(answer: str) -> tuple[int | None, Reason]:
     return None, next((reason for words, reason in _SESSION_ANSWERS.items() if words in answer), Reason.BMC_REFUSED)
 
 
-def _silence_error(access: Access, cipher: int, action: str, why: str) -> BmcError:
+def _silence_error(access: IpmiAccess, cipher: int, action: str, why: str) -> BmcError:
     session = f"cipher suite {cipher}, {access.level}" if access.interface == "lanplus" else f"IPMI 1.5, {access.level}"
     return _error(access, action, f"no answer with {session}: {why}", Reason.BMC_UNREACHABLE, SilentError)
 
 
-def _error(access: Access, action: str, message: str, reason: Reason, kind: type[BmcError] = BmcError) -> BmcError:
+def _error(access: IpmiAccess, action: str, message: str, reason: Reason, kind: type[BmcError] = BmcError) -> BmcError:
     text = f"{action} at {access.host}: {message}"
     if is_too_short(access.password):
         text = f"{action} at {access.host}: {reason} ({WITHHELD})"

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from ferroscope.bmc import redfish
-from ferroscope.bmc.drivers import DriverOptions, Limits, ca_path, problem, text_field, wrong
+from ferroscope.bmc.drivers import BmcLimits, DriverOptions, ca_path, problem, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
 from ferroscope.contracts.images import Image, MediaDevice, Medium
 from ferroscope.core import bmc_place, values
@@ -51,11 +51,11 @@ PROPERTIES: Final[dict[str, str]] = {
     "redfish_tls_ciphers": "OpenSSL cipher list for TLS up to 1.2, such as ECDHE+AESGCM.",
     "deploy_iso": "URL of the ramdisk's ISO image for virtual media. Default: [inspector] ramdisk_iso.",
 }
-_STRICT: Final = Limits()
+_STRICT: Final = BmcLimits()
 _text: Final = partial(text_field, max_characters=1024)
 
 
-class Access(msgspec.Struct, frozen=True):
+class RedfishAccess(msgspec.Struct, frozen=True):
     """How to reach one system. ``verify``: as for ``requests``. ``system``: a path, or None for the only one."""
 
     url: str
@@ -83,7 +83,7 @@ class Access(msgspec.Struct, frozen=True):
         return context
 
 
-def read_access(info: Document, limits: Limits = _STRICT) -> Access:
+def read_access(info: Document, limits: BmcLimits = _STRICT) -> RedfishAccess:
     """Return how to reach the system; ``BmcError`` (permanent) if a field is missing or invalid."""
     username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
     if password is not None and username is None:
@@ -97,7 +97,7 @@ def read_access(info: Document, limits: Limits = _STRICT) -> Access:
     if tls_minimum and tls_minimum not in TLS_VERSIONS:
         raise wrong(f"redfish_tls_minimum_version must be one of {', '.join(TLS_VERSIONS)}")
     root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/ ')}/".replace("//", "/")
-    return Access(
+    return RedfishAccess(
         url=_url(info, limits, secret=bool(password)),
         system=_system(info, root) or bmc_place.redfish_system(str(info["redfish_address"])) or None,
         username=username,
@@ -120,7 +120,7 @@ def _tls_ciphers(info: Document) -> str:
     return value
 
 
-def _url(info: Document, limits: Limits, *, secret: bool) -> str:
+def _url(info: Document, limits: BmcLimits, *, secret: bool) -> str:
     address = _text(info, "redfish_address")
     if address is None:
         raise wrong(bmc_place.MISSING_ADDRESS["redfish_address"])
@@ -149,7 +149,7 @@ def _system(info: Document, root: str) -> str | None:
     return path
 
 
-def _verify(value: Any, limits: Limits) -> bool | str:
+def _verify(value: Any, limits: BmcLimits) -> bool | str:
     if value is None or value == "":
         return True
     if isinstance(value, bool):
@@ -163,7 +163,7 @@ def _verify(value: Any, limits: Limits) -> bool | str:
 class _Call(msgspec.Struct, Generic[T]):
     """One call in all its tries. ``expected_node``: refuse the system of another machine."""
 
-    access: Access
+    access: RedfishAccess
     action: str
     work: Callable[[Any], T]
     deadline: Deadline
@@ -298,7 +298,7 @@ class RedfishBmc:
         access = read_access(node.driver_info, self._options.limits)
         return redfish.session.PasswordProof(access, self._options.limits.networks, node)
 
-    def _call_once(self, access: Access, action: str, work: Callable[[], T], new: str = "") -> T:
+    def _call_once(self, access: RedfishAccess, action: str, work: Callable[[], T], new: str = "") -> T:
         """Call ``work``, which has connections of its own, and try nothing twice."""
         with Deadline(self._options.inventory_timeout) as deadline:
             try:

@@ -38,7 +38,7 @@ from ferroscope.remote.session import TooLargeError
 from ferroscope.remote.tls_errors import is_disagreement, is_plain
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.driver import Access
+    from ferroscope.bmc.redfish.driver import RedfishAccess
 
 _MAX_MESSAGE: Final = 300
 _MAX_READ: Final = 4096
@@ -127,7 +127,7 @@ def unparsed_error(method: str, url: str, response: requests.Response) -> sushy.
 
 def translate(
     error: Exception,
-    access: Access,
+    access: RedfishAccess,
     action: str,
     deadline: Deadline,
     *,
@@ -160,7 +160,7 @@ def translate(
     return verdict
 
 
-def _without_passwords(text: str, access: Access, new: str) -> str:
+def _without_passwords(text: str, access: RedfishAccess, new: str) -> str:
     """Return ``text`` without the passwords in any encoding, and without the secrets in URLs.
 
     Call it before the text is cut: the rest of a secret that was cut would stay. One password may begin with the other,

@@ -29,7 +29,7 @@ from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.session import BoundedSession
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.driver import Access
+    from ferroscope.bmc.redfish.driver import RedfishAccess
 
 FORMAT: Final = "ferroscope-bmc-report-1"
 MAX_BYTES: Final = 1024 * 1024
@@ -53,7 +53,9 @@ _FOLLOWED: Final = frozenset({
 _SESSIONS: Final = "/sessionservice/sessions"
 
 
-def collect(access: Access, allowed: Networks, pause: Callable[[float], object], *, identities: bool) -> Document:
+def collect(
+    access: RedfishAccess, allowed: Networks, pause: Callable[[float], object], *, identities: bool
+) -> Document:
     """Return the report of a service; ``pause`` waits. ``BmcError``, requests' errors and ``DeadlineError``."""
     with contextlib.closing(_Service(access, allowed, pause, identities=identities)) as service:
         return service.report()
@@ -63,7 +65,7 @@ class _Service:
     """One service, for one report."""
 
     def __init__(
-        self, access: Access, allowed: Networks, pause: Callable[[float], object], *, identities: bool
+        self, access: RedfishAccess, allowed: Networks, pause: Callable[[float], object], *, identities: bool
     ) -> None:
         self._access = access
         self._pause = pause

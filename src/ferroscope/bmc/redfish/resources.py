@@ -42,7 +42,7 @@ from ferroscope.remote.deadline import current
 from ferroscope.remote.session import BoundedSession
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.driver import Access
+    from ferroscope.bmc.redfish.driver import RedfishAccess
 
 _REDIRECTS: Final = frozenset({300, 301, 302, 303, 307, 308})
 _MAX_HOPS: Final = 5
@@ -73,7 +73,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
 
     _session: Any
 
-    def __init__(self, access: Access, allowed: Networks) -> None:
+    def __init__(self, access: RedfishAccess, allowed: Networks) -> None:
         super().__init__(access.url, verify=access.verify, response_callback=self._note, server_side_retries=1)
         plain, self._session = self._session, BoundedSession(access.url, access.tls_context(), allowed)
         self._session.headers.update(plain.headers)

@@ -42,7 +42,7 @@ from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline, current
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.driver import Access
+    from ferroscope.bmc.redfish.driver import RedfishAccess
 
 # The least recently used client is closed first.
 _MAX_CLIENTS: Final = 256
@@ -79,7 +79,7 @@ class Login(sushy_auth.AuthBase):  # type: ignore[misc]
     _connector: Any
     _root_resource: Any
 
-    def __init__(self, access: Access, refusals: list[Exception] | None, kind: str = "") -> None:
+    def __init__(self, access: RedfishAccess, refusals: list[Exception] | None, kind: str = "") -> None:
         super().__init__(access.username, access.password)
         self._kind = kind or access.auth_type
         self._refusals = refusals
@@ -141,7 +141,7 @@ class Client:
     ``known_systems``: the systems that were read from it, also in earlier sessions. ``once``: see ``Login``.
     """
 
-    def __init__(self, access: Access, allowed: Networks, *, once: bool = False) -> None:
+    def __init__(self, access: RedfishAccess, allowed: Networks, *, once: bool = False) -> None:
         self._access = access
         self._allowed = allowed
         self._lock = threading.Lock()
@@ -216,9 +216,9 @@ class Clients:
     def __init__(self, *, allowed: Networks = ANYWHERE) -> None:
         self._allowed = allowed
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Access, int], Client] = OrderedDict()
+        self._kept: OrderedDict[tuple[RedfishAccess, int], Client] = OrderedDict()
 
-    def get(self, access: Access) -> Client:
+    def get(self, access: RedfishAccess) -> Client:
         """Reserve a free client for ``access``: an existing one, or a new one."""
         service = msgspec.structs.replace(access, system=None)
         with self._lock:
@@ -235,7 +235,7 @@ class Clients:
             surplus_client.close_in_background()
         return client
 
-    def drop(self, access: Access, client: Client) -> None:
+    def drop(self, access: RedfishAccess, client: Client) -> None:
         """Replace ``client``, whose session has ended; log out nevertheless, in case the BMC was wrong."""
         fresh = Client(access, self._allowed)
         fresh.known_systems = client.known_systems
@@ -265,7 +265,7 @@ class Account(msgspec.Struct, frozen=True):
 class PasswordProof(msgspec.Struct, frozen=True):
     """Proves and changes passwords with new connections only; ``allowed``: the networks in which BMCs may be."""
 
-    access: Access
+    access: RedfishAccess
     allowed: Networks
     node: Node
 
@@ -299,7 +299,7 @@ class PasswordProof(msgspec.Struct, frozen=True):
             if not is_proven:
                 _find_account(root, self.access)
 
-    def change(self, new: Access, stop: StopFlag) -> None:
+    def change(self, new: RedfishAccess, stop: StopFlag) -> None:
         """Give the account the password of ``new``, and log in with it; otherwise write the old one again."""
         with self._log_in() as (root, _):
             account = _find_account(root, self.access)
@@ -336,7 +336,7 @@ class PasswordProof(msgspec.Struct, frozen=True):
         return False
 
 
-def _find_account(root: Any, access: Access) -> Account:
+def _find_account(root: Any, access: RedfishAccess) -> Account:
     """Return the account of the user; ``BmcError`` if there is none, sushy's exceptions."""
     connector = root._conn
     try:
@@ -354,7 +354,7 @@ def _find_account(root: Any, access: Access) -> Account:
     raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
 
-def _accounts(connector: Any, collection: Document, access: Access) -> Iterator[Document]:
+def _accounts(connector: Any, collection: Document, access: RedfishAccess) -> Iterator[Document]:
     """Yield the accounts; first the one that is named like the user, as on OpenBMC."""
     reader = Reader(connector, patient=True)
     pages = reader.pages(collection, path_of(collection))
@@ -377,7 +377,7 @@ def _account_to_change(error: sushy.AccessError) -> str:
     return ""
 
 
-def _check_length(service: Document, new: Access) -> None:
+def _check_length(service: Document, new: RedfishAccess) -> None:
     minimum, maximum, length = service.get("MinPasswordLength"), service.get("MaxPasswordLength"), len(new.password)
     is_short = isinstance(minimum, int) and length < minimum
     is_long = isinstance(maximum, int) and 0 < maximum < length
@@ -387,7 +387,7 @@ def _check_length(service: Document, new: Access) -> None:
         raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
 
 
-def _write_password(connector: Any, account: Account, present: Access, password: str) -> None:
+def _write_password(connector: Any, account: Account, present: RedfishAccess, password: str) -> None:
     """Write the password; sushy's exceptions."""
     action = mapping(mapping(account.document.get("Actions")).get("#ManagerAccount.ChangePassword"))
     if account.service.get("RequireChangePasswordAction") is True and (target := path_of(action.get("target"))):

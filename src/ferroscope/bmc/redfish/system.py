@@ -30,7 +30,7 @@ from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.remote.retry import Once
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.driver import Access
+    from ferroscope.bmc.redfish.driver import RedfishAccess
 
 # The values of PowerState; one that is paused has power. All others, among them null and what is no text, are unknown.
 _POWERS: Final = {
@@ -111,7 +111,7 @@ class System(Lenient, sushy_system.System):  # type: ignore[misc]
             super().set_system_boot_options(**options)
 
 
-def find_system(root: Any, access: Access) -> System:
+def find_system(root: Any, access: RedfishAccess) -> System:
     """Return the node's system; the only one if the node names none.
 
     Sushy's exceptions; ``BmcError`` if there are several, or the BMC shows, for now, only a part of it.
@@ -157,7 +157,7 @@ def read_identity(system: System) -> Document:
     return {name: value for name, value in (("serial", identity.serial), ("uuid", identity.uuid)) if value is not None}
 
 
-def check_machine(system: System, access: Access, node: Node) -> None:
+def check_machine(system: System, access: RedfishAccess, node: Node) -> None:
     """Raise ``BmcError`` if the system belongs to another machine than before.
 
     DHCP may give a BMC's address to another BMC, and a blade may move to another bay. With one password for all,

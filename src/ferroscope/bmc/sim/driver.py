@@ -81,7 +81,7 @@ _CHUNK_BYTES: Final = 16 * 1024
 T = TypeVar("T")
 
 
-class SilentError(Exception):
+class SimSilentError(Exception):
     """No complete answer in time."""
 
 
@@ -93,14 +93,14 @@ class BrokenError(Exception):
         super().__init__(message)
 
 
-class Connection:
+class SimConnection:
     """One TCP connection, used by one thread at a time."""
 
     def __init__(self, endpoint: Endpoint, deadline: float) -> None:
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), _seconds_left(deadline))
         except TimeoutError:
-            raise SilentError("connecting timed out") from None
+            raise SimSilentError("connecting timed out") from None
         except OSError as error:
             raise BrokenError(f"cannot connect: {error.strerror or error}", stale=False) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -117,7 +117,7 @@ class Connection:
                 received = bool(answer)
                 answer += self._more(answer, deadline)
         except TimeoutError:
-            raise SilentError("timed out waiting for an answer") from None
+            raise SimSilentError("timed out waiting for an answer") from None
         except OSError as error:
             raise BrokenError(f"connection lost: {error.strerror or error}", stale=not received) from error
         return answer
@@ -149,13 +149,13 @@ class Pool:
         self._most = most
         self._kept = 0
         self._lock = threading.Lock()
-        self._waiting: dict[Endpoint, list[Connection]] = {}
+        self._waiting: dict[Endpoint, list[SimConnection]] = {}
 
     def exchange(self, endpoint: Endpoint, line: bytes, parse: Callable[[bytes], T], *, timeout: float) -> T:
         """Return the answer as parsed by ``parse``, within ``timeout`` seconds, reconnection included.
 
         ``line`` must be idempotent: if an idle connection turns out to be closed by the server, it is sent again on a
-        new one. Raises ``SilentError``, ``BrokenError``, ``JsonError``, ``TooLateError``, or what ``parse`` raises.
+        new one. Raises ``SimSilentError``, ``BrokenError``, ``JsonError``, ``TooLateError``, or what ``parse`` raises.
         """
         deadline = time.monotonic() + timeout
         connection = self._take(endpoint)
@@ -166,7 +166,7 @@ class Pool:
                 if not error.stale:
                     raise
                 self._forget(endpoint)
-        return self._ask(endpoint, Connection(endpoint, deadline), line, parse, deadline)
+        return self._ask(endpoint, SimConnection(endpoint, deadline), line, parse, deadline)
 
     def close(self) -> None:
         """Close idle connections; connections in use are closed after use."""
@@ -177,7 +177,7 @@ class Pool:
             self._forget(endpoint)
 
     def _ask(
-        self, endpoint: Endpoint, connection: Connection, line: bytes, parse: Callable[[bytes], T], deadline: float
+        self, endpoint: Endpoint, connection: SimConnection, line: bytes, parse: Callable[[bytes], T], deadline: float
     ) -> T:
         kept = False
         try:
@@ -188,7 +188,7 @@ class Pool:
                 connection.close()
         return answer
 
-    def _take(self, endpoint: Endpoint) -> Connection | None:
+    def _take(self, endpoint: Endpoint) -> SimConnection | None:
         with self._lock:
             connections = self._waiting.pop(endpoint, None)
             if connections is None:
@@ -199,8 +199,8 @@ class Pool:
                 self._waiting[endpoint] = connections
             return connection
 
-    def _keep(self, endpoint: Endpoint, connection: Connection) -> bool:
-        surplus: list[Connection] = []
+    def _keep(self, endpoint: Endpoint, connection: SimConnection) -> bool:
+        surplus: list[SimConnection] = []
         with self._lock:
             connections = self._waiting.pop(endpoint, [])
             kept = len(connections) < self._idle
@@ -334,7 +334,7 @@ class SimBmc:
         line = self._encoder.encode(SimCommand(op, name, power, device, persistent)) + b"\n"
         try:
             answer = self._pool.exchange(endpoint, line, _decode, timeout=self._options.command_timeout)
-        except (SilentError, BrokenError) as error:
+        except (SimSilentError, BrokenError) as error:
             refused = isinstance(error.__cause__, ConnectionRefusedError)
             reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
             message = f"{action} failed (simulator {endpoint.text}): {error}"

@@ -15,7 +15,7 @@ from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicClient, IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack.calls import IronicCalls
 from ferroscope.contrib.openstack.client import BareMetalClient, IronicLogin, LoginSetupError, NoLogin
-from ferroscope.contrib.openstack.inspections import PowerTimes, wrap_tasks
+from ferroscope.contrib.openstack.inspections import IronicPowerTimes, wrap_tasks
 from ferroscope.contrib.openstack.sync import IronicCopies
 from ferroscope.db.store import Store
 from ferroscope.worker.tasks import InspectionTasks
@@ -31,7 +31,7 @@ class AttachedIronic:
     def __init__(self, client: IronicClient, settings: Settings) -> None:
         self.client, self._settings = client, settings
         self.calls = IronicCalls(client)
-        self.power_times = PowerTimes()
+        self.power_times = IronicPowerTimes()
 
     def serving(self, drivers: Mapping[str, Bmc]) -> Mapping[str, Bmc]:
         return _EveryDriver(drivers)

@@ -180,7 +180,7 @@ _FIRST_LOOK_SHARE: Final = 0.75
 _MAX_FIRST_LOOK_SECONDS: Final = 15.0
 
 
-class PowerTimes:
+class IronicPowerTimes:
     """The usual seconds between a power command and its effect."""
 
     def __init__(self) -> None:

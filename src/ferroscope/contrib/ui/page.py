@@ -22,14 +22,14 @@ from ferroscope.core.model import Node
 T = TypeVar("T")
 
 
-class Shared(msgspec.Struct, frozen=True):
+class SharedData(msgspec.Struct, frozen=True):
     """Data that many viewers share, with its digest: encoding a list of machines takes half of the time of a view."""
 
     data: dict[str, Any]
     digest: str
 
     @classmethod
-    def of(cls, data: dict[str, Any]) -> Shared:
+    def of(cls, data: dict[str, Any]) -> SharedData:
         return cls(data, hashlib.sha256(msgspec.json.encode(data)).hexdigest())
 
 
@@ -49,7 +49,7 @@ class HtmlPage(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     title: str
     data: dict[str, Any] = {}
-    shared: Shared = Shared({}, "")
+    shared: SharedData = SharedData({}, "")
     own: ViewerPart | None = None
     status: int = 200
 
@@ -89,12 +89,12 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
         """Return what ``make`` returned at most this many seconds ago, to any caller with the same ``name``."""
         return self.context.data.recent.get(name, seconds, make)
 
-    def shared(self, name: str, seconds: float, make: Callable[[], dict[str, Any]]) -> Shared:
+    def shared(self, name: str, seconds: float, make: Callable[[], dict[str, Any]]) -> SharedData:
         """Return the data of a page that polls for changes, shared by viewers with the same rights; or new data."""
         if not self.again:
-            return Shared.of(make())
+            return SharedData.of(make())
         asked = tuple(sorted((name, tuple(values)) for name, values in self.query.items()))
-        return self.remembered((name, self.rights, self.view, asked), seconds, lambda: Shared.of(make()))
+        return self.remembered((name, self.rights, self.view, asked), seconds, lambda: SharedData.of(make()))
 
     @property
     def rights(self) -> Hashable:
