@@ -162,7 +162,7 @@ def forked() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once() -> Iterator[None]:
     """Compile each SQL statement once for all stores of this process."""
-    with mock.patch.object(store, "Statements", CompiledOnce):
+    with mock.patch.object(store, "CompiledStatements", CompiledOnce):
         yield
 
 

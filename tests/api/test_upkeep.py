@@ -87,7 +87,7 @@ def test_a_maintenance_has_an_end_that_is_shown_and_goes_with_it(known: Service)
 def test_the_page_puts_machines_into_maintenance_for_some_hours(known: Service) -> None:
     uuid = add(known, "one")
     browser = Browser(known).log_in("root")
-    assert "by itself after 4 hours" in text_of(browser.post("/ui/machines/act", action="maintenance", node=uuid))
+    assert "after 4 hours" in text_of(browser.post("/ui/machines/act", action="maintenance", node=uuid))
     browser.post("/ui/machines/act", action="maintenance", node=uuid, confirm="yes", reason="fan", hours="4")
     until = datetime.fromisoformat(known.node(uuid).attributes["maintenance_until"]).timestamp()
     assert 3 * 3600 < until - known.store.read(lambda tx: tx.now) <= 4 * 3600

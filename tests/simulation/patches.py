@@ -56,7 +56,7 @@ import ferroscope.worker.pool
 import ferroscope.worker.slots
 from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
 from ferroscope.db import migrate
-from ferroscope.db.executor import Statements, database_of
+from ferroscope.db.executor import CompiledStatements, database_of
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 _product: Any = ferroscope
 # Compiled statements depend on the dialect alone, and the dialects are the same in all runs.
-_statements: dict[str, Statements] = {}
+_statements: dict[str, CompiledStatements] = {}
 _from_settings = ferroscope.hooks.pipeline.from_settings
 
 
@@ -125,9 +125,9 @@ def installed(world: World) -> Iterator[None]:
             put(module, "random", kernel.rng("product"))
         for module in (db.store, kubernetes.api, kubernetes.failover.client):
             put(module, "time", Time(kernel))
-        put(db.store, "Statements", _compiled_once)
+        put(db.store, "CompiledStatements", _compiled_once)
         # A new one, so that no task waits for another's.
-        put(db.connections.Connections, "_wait", lambda _connections: None)
+        put(db.connections.ConnectionPool, "_wait", lambda _connections: None)
         put(db.store, "database_of", _simulated)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):
@@ -195,8 +195,8 @@ def _fingerprints_once() -> Callable[[Settings], dict[str, str]]:
     return look
 
 
-def _compiled_once(engine: Any) -> Statements:
-    return _statements.setdefault(engine.dialect.name, Statements(engine))
+def _compiled_once(engine: Any) -> CompiledStatements:
+    return _statements.setdefault(engine.dialect.name, CompiledStatements(engine))
 
 
 def _simulated(family: str) -> Any:

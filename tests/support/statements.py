@@ -13,7 +13,7 @@ from unittest import mock
 from sqlalchemy import Connection, Engine, event
 
 from ferroscope.db import store
-from ferroscope.db.executor import Command, Database, Result
+from ferroscope.db.executor import Database, Result, SqlCommand
 
 _READ_OR_CHANGE: Final = ("SELECT", "UPDATE", "DELETE")
 
@@ -35,7 +35,7 @@ def recording(file: Path) -> Iterator[None]:
         database = build(family)
         send = database.send
 
-        def recorded(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+        def recorded(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]:
             for command in commands:
                 note(connection, command.text, command.values)
             return send(connection, commands)

@@ -28,10 +28,10 @@ from ferroscope.contracts.queue import Bus, Clock
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db.engine import build_engine
-from ferroscope.db.executor import Statements
+from ferroscope.db.executor import CompiledStatements
 from ferroscope.db.queue import Queue
 from ferroscope.db.spellings import NOW
-from ferroscope.db.sqlite import TimedConnection
+from ferroscope.db.sqlite import SqliteConnection
 from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
@@ -40,7 +40,7 @@ from tests.support.servers import memory_directory
 _ASKED: Final = NOW["sqlite"]
 
 
-class CompiledOnce(Statements):
+class CompiledOnce(CompiledStatements):
     """Statements that any store of this test process has compiled: what comes out depends on the dialect alone."""
 
     _shared: Final[defaultdict[tuple[str, str], dict[Any, Any]]] = defaultdict(dict)
@@ -114,7 +114,7 @@ class _Cursor(sqlite3.Cursor):
         return super().executemany(sql.replace(_ASKED, "tests_clock()"), *parameters)
 
 
-class _Connection(TimedConnection):
+class _Connection(SqliteConnection):
     unlimited = _Cursor
 
     def cursor(self, *_: Any) -> Any:

@@ -65,7 +65,7 @@ class Breaker:
             self._retry_at = now + _RETRY_SECONDS
 
 
-class Connections:
+class ConnectionPool:
     """The open connections of one engine: at most ``size``, most recently used first.
 
     SQLAlchemy's pool, with a new ``Connection`` for each checkout, costs as much CPU time as a short transaction.

@@ -19,10 +19,10 @@ ANSWER_GRACE_SECONDS: Final = 0.5
 
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
-Send = Callable[[Connection, Sequence["Command"]], list[Result]]
+Send = Callable[[Connection, Sequence["SqlCommand"]], list[Result]]
 
 
-class Command(msgspec.Struct, eq=False):
+class SqlCommand(msgspec.Struct, eq=False):
     """A statement for the driver; ``values`` is None if it has no parameters and is not worth preparing.
 
     ``begins``: it is one of those that begin a transaction, which use no table.
@@ -61,16 +61,16 @@ class Database(Protocol):
     def connect_arguments(self, url: URL, settings: DatabaseSettings) -> tuple[URL, dict[str, Any]]: ...
     def listen(self, engine: Engine, settings: DatabaseSettings) -> None: ...
 
-    def opening(self, write: bool, durable: bool, snapshot: bool, /) -> Sequence[Command]:
+    def opening(self, write: bool, durable: bool, snapshot: bool, /) -> Sequence[SqlCommand]:
         """Return the statements that begin a transaction; but on SQLite, the last one returns the database's clock.
 
         Without ``snapshot`` a read has no transaction, and that is the only statement.
         """
 
-    def closing(self, woken: Collection[str], /) -> Sequence[Command]:
+    def closing(self, woken: Collection[str], /) -> Sequence[SqlCommand]:
         """Return COMMIT, and what is sent after it to publish the messages in ``woken``."""
 
-    def send(self, connection: Connection, commands: Sequence[Command]) -> list[Result]:
+    def send(self, connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]:
         """Execute the commands in this order; ``CommandError``."""
 
 
@@ -89,12 +89,12 @@ def database_of(family: str) -> Database:
     return mariadb
 
 
-def begins(*texts: str) -> Sequence[Command]:
+def begins(*texts: str) -> Sequence[SqlCommand]:
     """Return the statements that begin a transaction; the last one returns the database's clock."""
-    return [Command(text, {}, answers=text is texts[-1], begins=True) for text in texts]
+    return [SqlCommand(text, {}, answers=text is texts[-1], begins=True) for text in texts]
 
 
-COMMIT: Final = Command("COMMIT", {}, answers=False)
+COMMIT: Final = SqlCommand("COMMIT", {}, answers=False)
 
 
 def rollback(connection: Connection) -> None:
@@ -144,7 +144,7 @@ class Compiled(msgspec.Struct, frozen=True):
     answers: bool  # whether it returns rows; asking the driver may cost more than reading them
 
 
-class Statements:
+class CompiledStatements:
     """A cache of the compiled statements of one engine."""
 
     def __init__(self, engine: Engine) -> None:

@@ -13,7 +13,7 @@ from pymysql.constants import CR
 from sqlalchemy import URL, Connection, Engine, event
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, Command, CommandError, Result, begins
+from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, CommandError, Result, SqlCommand, begins
 from ferroscope.db.replication import is_galera, watch_galera
 from ferroscope.db.spellings import NOW
 from ferroscope.remote.resolver import UnresolvedError, resolve
@@ -114,17 +114,17 @@ _WRITE: Final = begins("START TRANSACTION", _NOW)
 _READ: Final = begins("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY", _NOW)
 
 
-def opening(write: bool, _durable: bool, snapshot: bool, /) -> Sequence[Command]:
+def opening(write: bool, _durable: bool, snapshot: bool, /) -> Sequence[SqlCommand]:
     """Return the statements that begin a transaction, or the last of them for a read without ``snapshot``."""
     return _WRITE if write else _READ if snapshot else _READ[-1:]
 
 
-def closing(_woken: Collection[str], /) -> Sequence[Command]:
+def closing(_woken: Collection[str], /) -> Sequence[SqlCommand]:
     """Return the statement that ends a transaction; nothing else is told to other processes."""
     return (COMMIT,)
 
 
-def send(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+def send(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]:
     """Send all statements as one text (``MULTI_STATEMENTS``), or several if they exceed a packet.
 
     The server stops at the first statement that fails. On a Galera cluster that is not enough: a conflicting commit of

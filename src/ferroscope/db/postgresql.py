@@ -27,7 +27,7 @@ from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 from sqlalchemy import URL, Connection, Engine, event
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, Command, CommandError, Result, begins
+from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, CommandError, Result, SqlCommand, begins
 from ferroscope.db.spellings import NOW
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
@@ -170,7 +170,7 @@ def _connection_type(answer_timeout: float) -> Any:
     whose processes hang (failed disk, SIGSTOP) is detected only by this timeout.
     """
 
-    class TimedConnection(psycopg.Connection[Any]):
+    class PostgresqlConnection(psycopg.Connection[Any]):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.answer_timeout = answer_timeout
@@ -192,7 +192,7 @@ def _connection_type(answer_timeout: float) -> Any:
                     self.pgconn.finish()  # a late answer must not be read as the next statement's
                 raise
 
-    return TimedConnection
+    return PostgresqlConnection
 
 
 def prepare(connection: Any, record: Any) -> None:
@@ -227,20 +227,20 @@ _OPENING: Final = {
 }
 
 
-def opening(write: bool, durable: bool, snapshot: bool, /) -> Sequence[Command]:
+def opening(write: bool, durable: bool, snapshot: bool, /) -> Sequence[SqlCommand]:
     """Return the statements that begin a transaction, or the last of them for a read without ``snapshot``."""
     statements = _OPENING[write, durable]
     return statements if write or snapshot else statements[-1:]
 
 
-def closing(woken: Collection[str], /) -> Sequence[Command]:
+def closing(woken: Collection[str], /) -> Sequence[SqlCommand]:
     """Return COMMIT, and after it a NOTIFY for each message in ``woken``.
 
     A transaction that has notified holds a lock of the whole server until its commit is on the disk, so such commits
     would wait for each other. After COMMIT it holds that lock for a moment. If a message is lost, polls find the news.
     """
     # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
-    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quote(text)}'", None, answers=False) for text in sorted(woken)]
+    notes = [SqlCommand(f"NOTIFY {NOTIFY_CHANNEL}, '{_quote(text)}'", None, answers=False) for text in sorted(woken)]
     return (COMMIT, *notes)
 
 
@@ -248,7 +248,7 @@ def _quote(text: str) -> str:
     return text.replace("'", "''")
 
 
-def send(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+def send(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]:
     """Send all statements, with one sync at the end."""
     driver: Any = connection.connection.dbapi_connection
     info = connection.info
@@ -333,7 +333,7 @@ class _Prepared:
         self.ready = False
 
 
-def _add(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
+def _add(pgconn: Any, prepared: dict[str, _Prepared], command: SqlCommand) -> _Prepared | None:
     """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
     text, values = command.text, command.values
     if values is None:

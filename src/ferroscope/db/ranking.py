@@ -31,32 +31,32 @@ class _Value(FunctionElement[Any]):
         super().__init__(_n.hardware, literal(f"$.{name}"), literal(name))
 
 
-class _Text(_Value):
+class _TextOrder(_Value):
     type = String()
     inherit_cache = True
 
 
-class _Number(_Value):
+class _NumberOrder(_Value):
     type = Double()
     inherit_cache = True
 
 
-@compiles(_Text)
-@compiles(_Number)
+@compiles(_TextOrder)
+@compiles(_NumberOrder)
 def _on_sqlite_and_mariadb(element: _Value, compiler: SQLCompiler, **options: Any) -> str:
     document, path, _ = (compiler.process(clause, **options) for clause in element.clauses)
     if compiler.dialect.name == "sqlite":
         return f"json_extract({document}, {path})"
     value = f"JSON_VALUE({document}, {path})"
-    return f"CAST({value} AS DOUBLE)" if isinstance(element, _Number) else value
+    return f"CAST({value} AS DOUBLE)" if isinstance(element, _NumberOrder) else value
 
 
-@compiles(_Text, "postgresql")
-@compiles(_Number, "postgresql")
+@compiles(_TextOrder, "postgresql")
+@compiles(_NumberOrder, "postgresql")
 def _on_postgresql(element: _Value, compiler: SQLCompiler, **options: Any) -> str:
     document, _, name = (compiler.process(clause, **options) for clause in element.clauses)
     value = f"(CAST({document} AS json) ->> CAST({name} AS text))"
-    return f"CAST({value} AS double precision)" if isinstance(element, _Number) else value
+    return f"CAST({value} AS double precision)" if isinstance(element, _NumberOrder) else value
 
 
 class Ranking:
@@ -113,9 +113,9 @@ def _natural(row: Any) -> str:
 
 def _key(sort: str) -> ColumnElement[Any]:
     if sort == "model":
-        words = (func.coalesce(_Text(name), "") for name in ("vendor", "product"))
+        words = (func.coalesce(_TextOrder(name), "") for name in ("vendor", "product"))
         return func.nullif(func.lower(next(words).concat(" ").concat(next(words))), " ")
     if sort in HARDWARE:
-        return _Number(sort) if HARDWARE[sort] else func.lower(_Text(sort))
+        return _NumberOrder(sort) if HARDWARE[sort] else func.lower(_TextOrder(sort))
     column: ColumnElement[Any] = _n[sort]
     return column

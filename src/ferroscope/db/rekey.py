@@ -43,7 +43,7 @@ class Rekeyed(msgspec.Struct):
     failed: int = 0
 
 
-class Census(msgspec.Struct):
+class SecretCensus(msgspec.Struct):
     """How many secrets of nodes are in plain text, and how many are encrypted with each key, by its ID."""
 
     plain: int = 0
@@ -67,9 +67,9 @@ def rekey(store: Store, keys: KeyRing, report: Report, advance: Advance, lost: I
     return done
 
 
-def census(store: Store) -> Census:
+def census(store: Store) -> SecretCensus:
     """Count the secrets of all nodes by how they are stored."""
-    census = Census()
+    census = SecretCensus()
     for node in (node for page in _pages(store) for node in page):
         for document in _documents(node).values():
             census.plain += count_plain(document)

@@ -56,7 +56,7 @@ _IGNORES: Final = re.compile(r"pc\.ignore_(sb|quorum)\s*=\s*(true|yes|on|1)", re
 _SMALLEST_WRITE_SET: Final = 64 * 1024 * 1024
 
 
-class Problem(NamedTuple):
+class ReplicationProblem(NamedTuple):
     """A finding about the cluster; ``wrong``: it is an error, and not only worth a note."""
 
     wrong: bool
@@ -93,7 +93,7 @@ def is_galera(connection: Connection) -> bool:
     return GALERA in connection.info
 
 
-def galera_problems(connection: Connection, member_ttl: float) -> list[Problem]:
+def galera_problems(connection: Connection, member_ttl: float) -> list[ReplicationProblem]:
     """Return what endangers data or stops the service on this node.
 
     ``member_ttl``: seconds without a heartbeat after which a process is considered dead.
@@ -103,38 +103,40 @@ def galera_problems(connection: Connection, member_ttl: float) -> list[Problem]:
     return list(judge(settings, sorted(read(_NO_KEY).scalars()), member_ttl))
 
 
-def judge(settings: Mapping[str, str], tables: list[str], member_ttl: float) -> Iterator[Problem]:
+def judge(settings: Mapping[str, str], tables: list[str], member_ttl: float) -> Iterator[ReplicationProblem]:
     """Judge variables and status of a node, and ``tables`` that have no primary key or are not replicated."""
     options = settings.get("wsrep_provider_options", "")
     if settings.get("wsrep_cluster_status") != "Primary":
-        yield Problem(True, "this node is not part of the primary component", "start the other nodes, or see its log")
+        yield ReplicationProblem(
+            True, "this node is not part of the primary component", "start the other nodes, or see its log"
+        )
     if _IGNORES.search(options):
         summary = "pc.ignore_sb or pc.ignore_quorum is set: after a partition both halves accept writes"
-        yield Problem(True, summary, "remove both from wsrep_provider_options")
+        yield ReplicationProblem(True, summary, "remove both from wsrep_provider_options")
     if settings.get("innodb_autoinc_lock_mode") != "2":
-        yield Problem(
+        yield ReplicationProblem(
             True, "innodb_autoinc_lock_mode is not 2: nodes deadlock or end", "set innodb_autoinc_lock_mode = 2"
         )
     if settings.get("wsrep_osu_method", "TOI") != "TOI":
         summary = "wsrep_OSU_method is not TOI: an upgrade of the schema changes one node only"
-        yield Problem(True, summary, "set wsrep_OSU_method = TOI")
+        yield ReplicationProblem(True, summary, "set wsrep_OSU_method = TOI")
     if tables:
         summary = f"tables without a primary key, or not in InnoDB: {', '.join(tables[:5])}"
-        yield Problem(True, summary, "such tables are not replicated safely: move them to another database")
+        yield ReplicationProblem(True, summary, "such tables are not replicated safely: move them to another database")
     if int(settings.get("wsrep_max_ws_size", _SMALLEST_WRITE_SET)) < _SMALLEST_WRITE_SET:
         summary = "wsrep_max_ws_size is less than 64 MiB: large callbacks cannot be stored"
-        yield Problem(True, summary, "set wsrep_max_ws_size to 2147483647, its default")
+        yield ReplicationProblem(True, summary, "set wsrep_max_ws_size to 2147483647, its default")
     size = int(settings.get("wsrep_cluster_size", 0))
     if size < 3:
         summary = f"the cluster has {size} members: if one fails, the other may not have a majority"
-        yield Problem(False, summary, "start a third node, or an arbiter (garbd)")
+        yield ReplicationProblem(False, summary, "start a third node, or an arbiter (garbd)")
     suspect = _SUSPECT.search(options)
     if suspect is not None and float(suspect[1]) * 2 > member_ttl:
         summary = (
             f"a failed node stops the others for evs.suspect_timeout ({float(suspect[1]):g} s) or longer, "
             f"while members live for [worker] member_ttl ({member_ttl:g} s)"
         )
-        yield Problem(
+        yield ReplicationProblem(
             False, summary, "set evs.suspect_timeout = PT1S and evs.inactive_timeout = PT3S in wsrep_provider_options"
         )
 

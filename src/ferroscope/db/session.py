@@ -25,7 +25,7 @@ from ferroscope.contracts.calls import NO_CALL, CallContext
 from ferroscope.contracts.errors import LostUpdateError
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
-from ferroscope.db.executor import Command, CommandError, Parameters, Rows, Send, Statements
+from ferroscope.db.executor import CommandError, CompiledStatements, Parameters, Rows, Send, SqlCommand
 from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
 
@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
 _NOT_YET: Final = Answer((), -1)
 
 
-class PendingAnswer(Command, eq=False):
+class PendingAnswer(SqlCommand, eq=False):
     """A statement passed to ``Session.ask``, and its answer once received."""
 
     session: Session = None  # type: ignore[assignment]  # fields before it have defaults
@@ -116,7 +116,7 @@ class Shared(msgspec.Struct):
 
     dialect: Dialect
     send: Send
-    statements: Statements
+    statements: CompiledStatements
     clock: Callable[[], float] | None
     monotonic: Callable[[], float]
     memory: Memory
@@ -166,7 +166,7 @@ class Session:
     now = _BeginTime()  # in seconds since the epoch
 
     def __init__(
-        self, shared: Shared, connection: Connection, opening: Sequence[Command], call: CallContext = NO_CALL
+        self, shared: Shared, connection: Connection, opening: Sequence[SqlCommand], call: CallContext = NO_CALL
     ) -> None:
         self.call = call
         self.keys, self.subscriptions, self.dialect = shared.keys, shared.subscriptions, shared.dialect
@@ -248,7 +248,7 @@ class Session:
         """Publish on ``channel`` if and when this transaction commits; details may follow its name."""
         self.woken.add(channel)
 
-    def end(self, closing: Sequence[Command], position: str = "") -> int | None:
+    def end(self, closing: Sequence[SqlCommand], position: str = "") -> int | None:
         """Send the buffered statements and ``closing``, which begins with COMMIT; nothing if there were no statements.
 
         ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
@@ -272,7 +272,7 @@ class Session:
             self._waiting.append(PendingAnswer("SELECT 1", {}, answers=True))
         self.flush()
 
-    def flush(self, closing: Sequence[Command] = ()) -> None:
+    def flush(self, closing: Sequence[SqlCommand] = ()) -> None:
         """Send the buffered statements and ``closing``, and before them BEGIN if it has not been sent yet."""
         if not self._waiting and self.is_open and not closing:
             return
@@ -280,7 +280,7 @@ class Session:
         waiting, self._waiting = self._waiting, []
         first, self.is_open = not self.is_open, True
         opening = self._opening if first else ()
-        commands: list[Command] = [*opening, *waiting, *closing]
+        commands: list[SqlCommand] = [*opening, *waiting, *closing]
         self.unanswered = first and not closing
         self.committing = bool(closing)
         self.sent_at = shared.monotonic()
@@ -321,7 +321,7 @@ class Session:
         return True
 
     def _translate(
-        self, error: CommandError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
+        self, error: CommandError, commands: Sequence[SqlCommand], waiting: Sequence[PendingAnswer], before: int
     ) -> Exception:
         """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""
         dialect, driver = self.dialect, self._connection.connection.dbapi_connection

@@ -15,12 +15,12 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.connections import WAL
-from ferroscope.db.executor import COMMIT, Command, CommandError, Result, execute, rollback
+from ferroscope.db.executor import COMMIT, CommandError, Result, SqlCommand, execute, rollback
 
 
 def connect_arguments(url: URL, settings: DatabaseSettings) -> tuple[URL, dict[str, Any]]:
     """Return the URL with its driver, and the arguments of a connection."""
-    factory = partial(TimedConnection, seconds=settings.statement_timeout)
+    factory = partial(SqliteConnection, seconds=settings.statement_timeout)
     return url, {"timeout": 0, "check_same_thread": False, "factory": factory}
 
 
@@ -75,7 +75,7 @@ def waiting(connection: Connection, timeout: float = 5.0) -> Iterator[None]:
 _CHECK_EVERY_INSTRUCTIONS: Final = 20_000
 
 
-class _Deadline:
+class _StatementDeadline:
     """When the latest statement has to end. It has no reference to its connection: a cycle would keep that open."""
 
     at = 0.0
@@ -84,7 +84,7 @@ class _Deadline:
         return time.monotonic() > self.at
 
 
-class TimedConnection(sqlite3.Connection):
+class SqliteConnection(sqlite3.Connection):
     """Interrupts a statement that has run for ``seconds``: the error is ``SQLITE_INTERRUPT``."""
 
     unlimited: type[sqlite3.Cursor] = sqlite3.Cursor  # for ``send``, which sets the deadline itself
@@ -92,7 +92,7 @@ class TimedConnection(sqlite3.Connection):
     def __init__(self, *arguments: Any, seconds: float, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.seconds = seconds
-        self.deadline = _Deadline()
+        self.deadline = _StatementDeadline()
         self.set_progress_handler(self.deadline.passed, _CHECK_EVERY_INSTRUCTIONS)
 
     def cursor(self, factory: Any = None) -> Any:
@@ -126,14 +126,14 @@ class TimedCursor(sqlite3.Cursor):
 
 # Transactions.
 
-BEGIN: Final = Command("BEGIN IMMEDIATE", {}, answers=False, begins=True)
-_READ: Final = Command("BEGIN", {}, answers=False, begins=True)
+BEGIN: Final = SqlCommand("BEGIN IMMEDIATE", {}, answers=False, begins=True)
+_READ: Final = SqlCommand("BEGIN", {}, answers=False, begins=True)
 # Several units of work in one transaction.
-SAVEPOINT: Final = (Command("SAVEPOINT unit", {}, answers=False, begins=True),)
-RELEASE: Final = (Command("RELEASE unit", {}, answers=False),)
+SAVEPOINT: Final = (SqlCommand("SAVEPOINT unit", {}, answers=False, begins=True),)
+RELEASE: Final = (SqlCommand("RELEASE unit", {}, answers=False),)
 
 
-def opening(write: bool, _durable: bool, snapshot: bool, /) -> Sequence[Command]:
+def opening(write: bool, _durable: bool, snapshot: bool, /) -> Sequence[SqlCommand]:
     """Return the statements that begin a transaction.
 
     A write acquires the write lock first (BEGIN IMMEDIATE): upgrading a read lock later could deadlock.
@@ -143,7 +143,7 @@ def opening(write: bool, _durable: bool, snapshot: bool, /) -> Sequence[Command]
     return (_READ,) if snapshot else ()
 
 
-def closing(_woken: Collection[str], /) -> Sequence[Command]:
+def closing(_woken: Collection[str], /) -> Sequence[SqlCommand]:
     """Return the statement that ends a transaction; nothing else is told to other processes."""
     return (COMMIT,)
 
@@ -165,7 +165,7 @@ def is_open(connection: Connection) -> bool:
     return not connection.invalidated and bool(connection.connection.dbapi_connection.in_transaction)  # type: ignore[union-attr]
 
 
-def send(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+def send(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]:
     """Execute the statements one by one. There is no round trip to save; their time limits are set without a call."""
     driver: Any = connection.connection.dbapi_connection
     cursor, results = driver.unlimited(driver), list[Result]()

@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core.database_fault import DatabaseFault
-from ferroscope.db.connections import Connections
+from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.errors import classify, is_elsewhere
 from ferroscope.db.executor import execute, rollback
 from ferroscope.db.sqlite import BEGIN, is_open, waiting
@@ -122,7 +122,7 @@ class Unit(Generic[W, R]):
             self.error = exc
 
 
-class Turns(Generic[W, R]):
+class WriteTurns(Generic[W, R]):
     """Runs the work of many threads, one group at a time: a single unit by ``run``, several by ``run_group``.
 
     ``run_group`` gives each unit a result or an error; what it raises is the error of all of them. ``lock`` is acquired
@@ -300,7 +300,7 @@ class SqliteWriters(Generic[W, R]):
     def __init__(
         self,
         engine: Engine,
-        connections: Connections,
+        connections: ConnectionPool,
         *,
         run: Callable[[W], R | None],
         run_part: Callable[[Connection, W], R],
@@ -310,7 +310,7 @@ class SqliteWriters(Generic[W, R]):
         self._connections, self._run, self._run_part, self._commit = connections, run, run_part, commit
         # A thread that waits for the file lock blocks the others, so most of the time is for SQLite's own.
         lock = SqliteWriteLock(f"{engine.url.database}-writelock", min(1.0, timeout / 4))
-        self.turns = Turns(run, self._run_group, lock, timeout)
+        self.turns = WriteTurns(run, self._run_group, lock, timeout)
         self._sync = WalSync()
 
     def sync(self) -> None:

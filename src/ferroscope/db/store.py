@@ -23,9 +23,9 @@ from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor, sqlite
-from ferroscope.db.connections import Connections
+from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open, to_unavailable_error
-from ferroscope.db.executor import Statements, database_of
+from ferroscope.db.executor import CompiledStatements, database_of
 from ferroscope.db.replication import FOLLOWS, POSITION, Memory
 from ferroscope.db.session import Shared
 from ferroscope.db.sqlite_writers import SqliteWriters
@@ -55,7 +55,7 @@ class Work(msgspec.Struct, frozen=True):
     call: CallContext = NO_CALL
 
 
-class Done(msgspec.Struct, frozen=True):
+class WriteResult(msgspec.Struct, frozen=True):
     """The result of a transaction that is about to be committed, or has been; ``ident``: its receipt's ID, or ""."""
 
     result: Any
@@ -67,7 +67,7 @@ class Done(msgspec.Struct, frozen=True):
 class UnansweredError(Exception):
     """COMMIT was sent, and not answered."""
 
-    def __init__(self, error: DBAPIError, done: Done) -> None:
+    def __init__(self, error: DBAPIError, done: WriteResult) -> None:
         super().__init__(str(error))
         self.error = error
         self.done = done
@@ -118,11 +118,11 @@ class Store:
         self._meter = meter
         self._call = NO_CALL
         self._opening = cache(self._database.opening)
-        self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout, clock=clock)
+        self._connections = ConnectionPool(engine, size=settings.pool_size, timeout=settings.busy_timeout, clock=clock)
         self._shared = Shared(
             dialect=engine.dialect,
             send=self._database.send,
-            statements=Statements(engine),
+            statements=CompiledStatements(engine),
             clock=clock.time if is_sqlite else None,
             monotonic=clock.monotonic,
             memory=self.memory,
@@ -130,7 +130,7 @@ class Store:
             subscriptions=subscriptions,
         )
         self.claims = self._shared.claims
-        self._writers: SqliteWriters[Work, Done] | None = None
+        self._writers: SqliteWriters[Work, WriteResult] | None = None
         self._run_write = self._run
         if is_sqlite:  # which allows one writer
             self._writers = SqliteWriters(
@@ -215,14 +215,14 @@ class Store:
         if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
             time.sleep(pause)
 
-    def _run(self, work: Work) -> Done | None:
+    def _run(self, work: Work) -> WriteResult | None:
         """Run ``work`` in its own transaction; None if the connection was broken and ``work`` may be run again."""
         connection = self._connections.borrow()
         opening = self._opening(work.write, work.durable, work.snapshot)
         transaction = Transaction(self._shared, connection, opening, work.call)
         can_break = work.write and self._shared.clock is None
         began = self._clock.monotonic()
-        done: Done | None = None
+        done: WriteResult | None = None
         try:
             if can_break and began - connection.info.get(_USED_AT, float("-inf")) > _IDLE_SECONDS:
                 transaction.flush()
@@ -248,7 +248,7 @@ class Store:
         return done
 
     def _recover(
-        self, exc: DBAPIError, connection: Connection, transaction: Transaction, work: Work, done: Done | None
+        self, exc: DBAPIError, connection: Connection, transaction: Transaction, work: Work, done: WriteResult | None
     ) -> None:
         """Clean up after the error; raise it, or return if the work may be run again on another connection."""
         if exc.connection_invalidated:
@@ -287,7 +287,7 @@ class Store:
         if transaction.epochs:
             self.memory.keep(transaction.epochs)
 
-    def _run_part(self, connection: Connection, work: Work) -> Done:
+    def _run_part(self, connection: Connection, work: Work) -> WriteResult:
         """Run ``work`` as a part of the transaction of SQLite that is open; undo it alone if it fails."""
         transaction = Transaction(self._shared, connection, sqlite.SAVEPOINT, work.call)
         try:
@@ -303,7 +303,7 @@ class Store:
             transaction.close()
         return done
 
-    def _commit_parts(self, connection: Connection, parts: Sequence[Done]) -> None:
+    def _commit_parts(self, connection: Connection, parts: Sequence[WriteResult]) -> None:
         """Commit the transaction of SQLite that is open."""
         begun = {token for part in parts for token in part.transaction.begun}
         self.claims.update(begun)
@@ -315,7 +315,7 @@ class Store:
         for part in parts:
             self.memory.keep(part.transaction.epochs)
 
-    def _note_commit(self, done: Done, call: CallContext) -> None:
+    def _note_commit(self, done: WriteResult, call: CallContext) -> None:
         """Let others in this process know what was committed."""
         transaction = done.transaction
         if call.audited is not None:
@@ -328,7 +328,7 @@ class Store:
             self._meter.record_hardware_changes(transaction.hardware_changes)
         self.claims.difference_update(transaction.ended)
 
-    def _make_durable(self, writers: SqliteWriters[Work, Done]) -> None:
+    def _make_durable(self, writers: SqliteWriters[Work, WriteResult]) -> None:
         """Sync what was committed to SQLite; ``OutcomeUnknownError``."""
         try:
             writers.sync()
@@ -372,10 +372,10 @@ class Store:
         return stored is not None and not stored.void
 
 
-def _complete(work: Work, transaction: Transaction, result: object) -> Done:
+def _complete(work: Work, transaction: Transaction, result: object) -> WriteResult:
     """Buffer what else the transaction has to write."""
     if not work.write:
-        return Done(result, transaction, transaction.is_used)
+        return WriteResult(result, transaction, transaction.is_used)
     for write in tuple(transaction.at_end):
         write()
     audited, receipt, ident = work.call.audited, work.call.receipt, ""
@@ -383,4 +383,4 @@ def _complete(work: Work, transaction: Transaction, result: object) -> Done:
         transaction.audit.record(audited)
     if receipt is not None and transaction.is_used:
         ident = transaction.receipts.add(receipt)
-    return Done(result, transaction, transaction.is_used, ident)
+    return WriteResult(result, transaction, transaction.is_used, ident)

@@ -171,7 +171,7 @@ def _bounded_transport() -> Any:
             raise UnexpectedFrame(f"a frame has {size} bytes; at most {_MAX_FRAME_BYTES} are allowed")
         return kind, channel, size
 
-    class BoundedConnection(pyamqp.Connection):
+    class TransportConnection(pyamqp.Connection):
         watched_by: Deadline | None = None
 
         def connect(self, callback: Any = None) -> Any:
@@ -193,7 +193,7 @@ def _bounded_transport() -> Any:
                 raise UnexpectedFrame(f"a message has {size} bytes; at most {_MAX_MESSAGE_BYTES} are allowed")
             return self.on_inbound_frame(frame)
 
-    return type("BoundedTransport", (pyamqp.Transport,), {"Connection": BoundedConnection})
+    return type("BoundedTransport", (pyamqp.Transport,), {"Connection": TransportConnection})
 
 
 def tls_options(tls: BrokerTls | None, host: str) -> dict[str, Any] | bool:

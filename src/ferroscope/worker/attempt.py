@@ -122,17 +122,26 @@ class Attempt:
         # Deep copies of the documents, so that hooks may change them in place.
         documents = json_safety.decode_own(msgspec.json.encode(_documents_of(node)))
         self.node = msgspec.structs.replace(node, **dict(zip(DOCUMENTS, documents, strict=True)))
-        vars(self).pop("ports", None)
+        self._ports: list[Port] | None = None
 
     @cached_property
     def reported_power(self) -> ReportedPower:
         return ReportedPower(self.clock)
 
-    @cached_property
+    @property
     def ports(self) -> list[Port]:
-        """The node's ports; while the node is locked, only an operator may change them."""
-        query = Query(filters={"node": self.node.uuid})
-        return list(self.store.read(lambda tx: tx.ports.list(query), snapshot=False))
+        """The node's ports; while the node is locked, only an operator may change them.
+
+        Not a ``cached_property``: before Python 3.12 that holds one lock for the attempts of all threads meanwhile.
+        """
+        if self._ports is None:
+            query = Query(filters={"node": self.node.uuid})
+            self._ports = list(self.store.read(lambda tx: tx.ports.list(query), snapshot=False))
+        return self._ports
+
+    @ports.setter
+    def ports(self, ports: list[Port]) -> None:
+        self._ports = ports
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         """Return the ports of other nodes that have one of these MACs: MAC -> UUID of the node."""

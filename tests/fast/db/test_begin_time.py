@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ferroscope.db.executor import Command, Result
+from ferroscope.db.executor import Result, SqlCommand
 from ferroscope.db.session import Session
 from tests.support.processes import PATIENCE
 from tests.support.stores import open_store
@@ -20,7 +20,7 @@ def test_a_session_begins_while_another_one_waits_for_a_lock() -> None:
     shared = open_store()._shared
     waits, go_on, began = threading.Event(), threading.Event(), threading.Event()
 
-    def send(connection: Any, _commands: Sequence[Command]) -> list[Result]:
+    def send(connection: Any, _commands: Sequence[SqlCommand]) -> list[Result]:
         if connection == "locked":
             waits.set()
             assert go_on.wait(PATIENCE)

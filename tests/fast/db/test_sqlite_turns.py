@@ -13,7 +13,7 @@ import pytest
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import sqlite_writers
-from ferroscope.db.sqlite_writers import Turns, Unit
+from ferroscope.db.sqlite_writers import Unit, WriteTurns
 from tests.support.processes import PATIENCE, until
 
 
@@ -24,7 +24,7 @@ class Desk:
         self.groups: list[int] = []
         self.open, self.busy = threading.Event(), threading.Event()
         self.fails: BaseException | None = None
-        self.turns: Turns[Callable[[], Any], Any] = Turns(self._run_alone, self._run_group, self, PATIENCE)  # type: ignore[arg-type]
+        self.turns: WriteTurns[Callable[[], Any], Any] = WriteTurns(self._run_alone, self._run_group, self, PATIENCE)  # type: ignore[arg-type]
         self.number_of_turns = 0
 
     def acquire(self) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, String, Table, Text
 
 from ferroscope.db.copying.tables import COPIED
-from ferroscope.db.copying.values import Checksum, Converter, Limits, OddValueError
+from ferroscope.db.copying.values import Checksum, ColumnLimits, Converter, OddValueError
 from tests.support.rows import each
 
 TABLE = Table(
@@ -26,13 +26,13 @@ TABLE = Table(
 GOOD = ("a1", True, 7, 1 << 40, 0.5, '{"a":1}', b"\0\xff")
 
 
-def converted(limits: Limits | None = None, **changed: Any) -> tuple[Any, ...]:
+def converted(limits: ColumnLimits | None = None, **changed: Any) -> tuple[Any, ...]:
     row = dict(zip(TABLE.columns.keys(), GOOD, strict=True)) | changed
-    return Converter(TABLE, limits or Limits())(list(row.values()))
+    return Converter(TABLE, limits or ColumnLimits())(list(row.values()))
 
 
 def test_every_column_of_the_schema_has_a_form() -> None:
-    assert [Converter(table, Limits()) for table in COPIED]
+    assert [Converter(table, ColumnLimits()) for table in COPIED]
 
 
 def test_drivers_return_different_types_for_the_same_value() -> None:
@@ -73,7 +73,7 @@ def test_a_value_that_fits_nowhere_is_refused_with_its_place_and_is_not_shown(co
 
 def test_text_is_measured_in_characters_and_packets_in_bytes() -> None:
     assert converted(id="🧀" * 8)[0] == "🧀" * 8
-    limits = Limits(largest=65_536 + 10)
+    limits = ColumnLimits(largest=65_536 + 10)
     assert converted(limits, document="x" * 10)[5] == "x" * 10
     for column, value in (("document", "é" * 6), ("content", b"x" * 11)):
         with pytest.raises(OddValueError, match="max_allowed_packet"):
@@ -81,7 +81,7 @@ def test_text_is_measured_in_characters_and_packets_in_bytes() -> None:
 
 
 def test_nul_is_replaced_where_the_destination_cannot_store_it() -> None:
-    convert = Converter(TABLE, Limits(nul=False))
+    convert = Converter(TABLE, ColumnLimits(nul=False))
     row = list(GOOD)
     row[5] = "a\0b"
     assert convert(row)[5] == "a\ufffdb"

@@ -13,7 +13,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.telemetry import Moved, Silent
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
-from ferroscope.db.connections import Connections
+from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.engine import build_engine
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -86,6 +86,6 @@ def test_of_many_who_share_few_connections_no_two_have_the_same(tmp_path: Path) 
     assert shared == [False] * 8 * 200
 
 
-def _connections(directory: Path, *, size: int, timeout: float) -> Connections:
+def _connections(directory: Path, *, size: int, timeout: float) -> ConnectionPool:
     engine = build_engine(DatabaseSettings(connection=databases.sqlite(directory)))
-    return Connections(engine, size=size, timeout=timeout, clock=SystemClock())
+    return ConnectionPool(engine, size=size, timeout=timeout, clock=SystemClock())

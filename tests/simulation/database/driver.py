@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from ferroscope.db.executor import Command, CommandError
+from ferroscope.db.executor import CommandError, SqlCommand
 from tests.simulation.database.errors import SqlError
 from tests.simulation.database.server import Server
 from tests.simulation.database.sessions import Limits, Result, Said, text_of
@@ -277,7 +277,7 @@ class Cursor:
     def setoutputsize(self, *_sizes: Any) -> None: ...
 
 
-def send(connection: Any, commands: Sequence[Command]) -> list[tuple[list[tuple[Any, ...]], int]]:
+def send(connection: Any, commands: Sequence[SqlCommand]) -> list[tuple[list[tuple[Any, ...]], int]]:
     """What a sender does, with one message."""
     driver: Connection = connection.connection.dbapi_connection
     try:

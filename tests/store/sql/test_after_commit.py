@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query
 from ferroscope.db import postgresql, schema
-from ferroscope.db.executor import COMMIT, Command
+from ferroscope.db.executor import COMMIT, SqlCommand
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
@@ -35,7 +35,7 @@ def test_an_error_at_the_end_of_the_message_costs_nobody_a_connection(
     with store.engine.connect() as connection:
         connection.exec_driver_sql("CREATE TABLE once (a int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
         connection.exec_driver_sql("INSERT INTO once VALUES (1)")
-    again = Command("INSERT INTO once VALUES (1)", None, answers=False)
+    again = SqlCommand("INSERT INTO once VALUES (1)", None, answers=False)
     monkeypatch.setattr(postgresql, "closing", lambda _woken: (COMMIT, again))
     store.write(lambda tx: (tx.nodes.add(examples.node(name="first")), tx.wake("others")))
     monkeypatch.undo()

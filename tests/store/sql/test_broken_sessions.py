@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUn
 from ferroscope.contracts.store import Query
 from ferroscope.db import mariadb, schema, store
 from ferroscope.db.errors import classify, leaves_open
-from ferroscope.db.executor import Command, CommandError, Result
+from ferroscope.db.executor import CommandError, Result, SqlCommand
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, stores
 from tests.support import examples
@@ -115,7 +115,7 @@ def test_a_session_that_postgresql_ended_in_the_pool_is_replaced(postgresql_url:
 def test_a_session_that_ends_at_commit_leaves_it_open(adapter: Adapter) -> None:
     send = adapter.store._shared.send
 
-    def lost(connection: Any, commands: Sequence[Command]) -> list[Result]:
+    def lost(connection: Any, commands: Sequence[SqlCommand]) -> list[Result]:
         results: list[Result] = send(connection, commands)
         if commands[-1].text != "COMMIT":
             return results

@@ -12,7 +12,7 @@ from ferroscope.contracts.calls import CallContext, Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.db import schema
-from ferroscope.db.executor import Command, CommandError, Result
+from ferroscope.db.executor import CommandError, Result, SqlCommand
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
@@ -52,7 +52,7 @@ class Lossy:
         self._send = self.store._shared.send
         self.store._shared.send = self
 
-    def __call__(self, connection: Any, commands: Sequence[Command]) -> list[Result]:
+    def __call__(self, connection: Any, commands: Sequence[SqlCommand]) -> list[Result]:
         commits = [place for place, command in enumerate(commands) if command.text == "COMMIT"]
         if not self.times or not commits:
             return self._send(connection, commands)  # type: ignore[no-any-return]

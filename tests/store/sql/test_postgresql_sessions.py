@@ -17,7 +17,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
-from ferroscope.db.executor import Command, CommandError
+from ferroscope.db.executor import CommandError, SqlCommand
 from ferroscope.db.postgresql import send
 from tests.store.conftest import stores
 from tests.support import databases
@@ -79,7 +79,7 @@ def test_a_session_that_hangs_is_given_up(postgresql_url: str) -> None:
     with engine.connect() as connection:
         pid = int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
         driver = connection.connection.dbapi_connection
-        asked = [Command("SELECT 1", {}, answers=True), Command("SELECT 2", {}, answers=True)]
+        asked = [SqlCommand("SELECT 1", {}, answers=True), SqlCommand("SELECT 2", {}, answers=True)]
         assert [rows for rows, _ in send(connection, asked)] == [[(1,)], [(2,)]]
         os.kill(pid, signal.SIGSTOP)
         try:

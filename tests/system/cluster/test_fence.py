@@ -24,7 +24,7 @@ from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import classify
-from ferroscope.db.executor import COMMIT, Statements, database_of
+from ferroscope.db.executor import COMMIT, CompiledStatements, database_of
 from ferroscope.db.leases import _digest
 from ferroscope.db.replication import Memory
 from ferroscope.db.session import Session, Shared
@@ -66,7 +66,7 @@ class OldLeader:
         shared = Shared(
             dialect=engine.dialect,
             send=database.send,
-            statements=Statements(engine),
+            statements=CompiledStatements(engine),
             clock=clock,
             monotonic=time.monotonic,
             memory=Memory(SystemClock()),

@@ -15,7 +15,14 @@ from typing import Annotated, Final
 import msgspec
 
 from ferroscope.api.baremetal.node_fields import chosen_fields
-from ferroscope.api.baremetal.representation import ApiField, PageQuery, Representation, links, stored_field, timestamps
+from ferroscope.api.baremetal.representation import (
+    ApiField,
+    DetailedListQuery,
+    Representation,
+    links,
+    stored_field,
+    timestamps,
+)
 from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Reply, RouteCall
@@ -111,7 +118,7 @@ ConductorView = SHOWN.view("ConductorView")
 ConductorList = SHOWN.page("ConductorList", ConductorView)
 
 
-class ConductorListQuery(PageQuery, frozen=True, kw_only=True):
+class ConductorListQuery(DetailedListQuery, frozen=True, kw_only=True):
     """Query of GET /v1/conductors; ``marker`` is a hostname."""
 
     marker: Annotated[str, msgspec.Meta(max_length=255)] | None = None

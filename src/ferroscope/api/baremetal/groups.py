@@ -14,7 +14,14 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import nodes, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.node_filters import NodeListQuery
-from ferroscope.api.baremetal.representation import ApiField, PageQuery, Representation, links, stored_field, timestamps
+from ferroscope.api.baremetal.representation import (
+    ApiField,
+    DetailedListQuery,
+    Representation,
+    links,
+    stored_field,
+    timestamps,
+)
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -92,7 +99,7 @@ ChassisView = SHOWN.view("ChassisView")
 ChassisList = SHOWN.page("ChassisList", ChassisView)
 
 
-class ChassisPage(PageQuery, frozen=True, kw_only=True):
+class ChassisPage(DetailedListQuery, frozen=True, kw_only=True):
     """Query of GET /v1/chassis/detail."""
 
     sort_key: SHOWN.sort_keys() = "id"  # type: ignore[valid-type]  # made from the table above

@@ -14,7 +14,14 @@ from msgspec import Meta
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import ports, quotas, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
-from ferroscope.api.baremetal.representation import ApiField, PageQuery, Representation, links, stored_field, timestamps
+from ferroscope.api.baremetal.representation import (
+    ApiField,
+    DetailedListQuery,
+    Representation,
+    links,
+    stored_field,
+    timestamps,
+)
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -57,7 +64,7 @@ PortgroupView = SHOWN.view("PortgroupView")
 PortgroupList = SHOWN.page("PortgroupList", PortgroupView)
 
 
-class PortgroupPage(PageQuery, frozen=True, kw_only=True):
+class PortgroupPage(DetailedListQuery, frozen=True, kw_only=True):
     """Query of GET /v1/portgroups/detail and of GET /v1/nodes/{node}/portgroups/detail."""
 
     address: Mac | None = None

@@ -127,7 +127,7 @@ class Representation(Generic[T]):
         return Reply(200, body)
 
 
-class PageQuery(msgspec.Struct, frozen=True, kw_only=True):
+class DetailedListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The query of a detailed list; further parameters are filters."""
 
     limit: Limit | None = None

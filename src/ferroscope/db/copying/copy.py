@@ -22,7 +22,7 @@ from ferroscope.db import executor, location, migrate
 from ferroscope.db.copying import tables
 from ferroscope.db.copying.destination import Destination, OtherCopyError
 from ferroscope.db.copying.reading import batches
-from ferroscope.db.copying.values import Checksum, Converter, Limits, OddValueError, Row
+from ferroscope.db.copying.values import Checksum, ColumnLimits, Converter, OddValueError, Row
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import described, violated_constraint
 from ferroscope.db.prepare import SchemaError, explained, schema_problem
@@ -323,14 +323,14 @@ class _Copying:
             for table in tables.COPIED:
                 self._read(table, limits, advance)
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> ColumnLimits:
         if not self._destination.exists:
-            return Limits()
+            return ColumnLimits()
         with self._destination.errors("read"):
             largest = tables.largest_packet(self._destination.connection)
-        return Limits(largest=largest, nul=self._destination.engine.dialect.name != "postgresql")
+        return ColumnLimits(largest=largest, nul=self._destination.engine.dialect.name != "postgresql")
 
-    def _read(self, table: Table, limits: Limits, advance: Advance) -> None:
+    def _read(self, table: Table, limits: ColumnLimits, advance: Advance) -> None:
         checksum, convert = Checksum(), Converter(table, limits)
         for rows in self._rows(table, convert):
             checksum.add(rows)
@@ -368,7 +368,7 @@ class _Copying:
             for table, copied in zip(tables.COPIED, self.done, strict=True):
                 checksum = Checksum()
                 with self._destination.errors("read"):
-                    for rows in batches(self._destination.connection, table, Converter(table, Limits())):
+                    for rows in batches(self._destination.connection, table, Converter(table, ColumnLimits())):
                         checksum.add(rows)
                         advance(len(rows))
                 if (checksum.rows, checksum.text) != (copied.rows, copied.checksum):

@@ -23,7 +23,7 @@ class OddValueError(Exception):
     """The destination cannot store a value; the message says where it is, and why."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ColumnLimits(msgspec.Struct, frozen=True):
     """What the destination stores: the bytes of a value at most, and whether text may contain NUL."""
 
     largest: int | None = None
@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True):
 class Converter:
     """Converts the rows of one table; ``replaced`` counts values in which NUL was replaced."""
 
-    def __init__(self, table: Table, limits: Limits) -> None:
+    def __init__(self, table: Table, limits: ColumnLimits) -> None:
         self._table = table
         self._limits = limits
         self._checks = [self._check(column) for column in table.columns]
