@@ -53,8 +53,7 @@ T = TypeVar("T")
 
 # Seconds between two checks whether an inspection is still wanted.
 _CHECK_INTERVAL_SECONDS: Final = 1.0
-# Seconds after a request was made for which a process without the key of its secrets leaves it to others: a key file
-# reaches the last host later than the first.
+# A process without the key of its secrets leaves a new request to others for this long: key files spread slowly.
 _KEY_PATIENCE_SECONDS: Final = 300.0
 
 _log = structlog.get_logger(__name__)
@@ -249,11 +248,13 @@ class Attempt:
         progress: Document = {}
 
         def work(tx: Transaction) -> None:
-            progress.update(self.progress, **{effect: {**(seen or {}), "at": tx.now}})
-            tx.requests.hold(self.claim, progress=progress)
+            tx.requests.hold(self.claim)
             if fence is not None:
                 fence(tx)
             self.journal.write(tx)
+            # At the end: the database's time is known by then. Asking for it first would be a round trip.
+            progress.update(self.progress, **{effect: {**(seen or {}), "at": tx.now}})
+            tx.requests.hold(self.claim, progress=progress)
 
         self.journal.begin_writing()
         asked_at = self.clock.monotonic()
