@@ -22,7 +22,7 @@ import pytest
 import structlog
 from xdist.scheduler import LoadFileScheduling
 
-from ferroscope.db import unit_of_work
+from ferroscope.db import store
 from tests import ROOT
 from tests.support import databases, forking, guard, statements
 from tests.support.servers import KeeperProcess, Server
@@ -162,7 +162,7 @@ def forked() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once() -> Iterator[None]:
     """Compile each SQL statement once for all stores of this process."""
-    with mock.patch.object(unit_of_work, "Statements", CompiledOnce):
+    with mock.patch.object(store, "Statements", CompiledOnce):
         yield
 
 

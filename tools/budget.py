@@ -34,7 +34,7 @@ def measure(root: Path) -> Figures:
     """Return all figures of the tree."""
     packages = measure_packages(root / "src")
     product_lines = sum(package["lines"] for package in packages.values())
-    tree_names = names.total(names.count(root / "src"))
+    tree_names = names.total(names.count(root / "src").values())
     return {
         **packages,
         "bench": {"lines": count_lines((root / "bench").rglob("*.py"))},

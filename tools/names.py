@@ -1,4 +1,4 @@
-"""``python -m tools.names [--files N] [--sample N]``: names in ``src`` that do not say what they name, worst first.
+"""``python -m tools.names [SOURCE]``: names in ``src``, or below another folder, that do not say what they name.
 
 It counts three kinds. Functions whose whole name is a past participle, such as ``concluded``: a function that does
 something is a verb with its object. Variables and arguments such as ``one`` and ``found``: each assignment, argument
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,16 +46,16 @@ class Names(NamedTuple):
 
     @property
     def participles_percent(self) -> float:
-        return round(100 * self.participles / self.functions, 1)
+        return round(100 * self.participles / max(self.functions, 1), 1)
 
     @property
     def placeholders_per_1000(self) -> float:
-        return round(1000 * self.placeholders / self.variables, 1)
+        return round(1000 * self.placeholders / max(self.variables, 1), 1)
 
 
-def total(counts: dict[Path, Names]) -> Names:
-    """Return the sum of the counts of all files."""
-    return Names(*map(sum, zip(*counts.values(), strict=True)))
+def total(counts: Iterable[Names]) -> Names:
+    """Return the sum of the counts of several files."""
+    return Names(*map(sum, zip(*counts, strict=True)))
 
 
 def count(source: Path) -> dict[Path, Names]:
@@ -94,11 +94,11 @@ def _is_number(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and type(value.value) in (int, float)
 
 
-def print_sample(number: int, seed: int) -> None:
+def print_sample(source: Path, number: int, seed: int) -> None:
     """Print random functions, each with the first line of its docstring: do they say to a stranger what they do?"""
     functions = [
-        (path.relative_to(SOURCE), node)
-        for path in sorted(SOURCE.rglob("*.py"))
+        (path.relative_to(source), node)
+        for path in sorted(source.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__")
     ]
@@ -108,24 +108,33 @@ def print_sample(number: int, seed: int) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--files", default=20, show_default=True, help="Number of files to print.")
+@click.argument("source", type=click.Path(exists=True, file_okay=False, path_type=Path), default=SOURCE)
+@click.option("--files", default=20, show_default=True, help="Number of files to print, the worst first.")
 @click.option("--sample", default=0, help="Print random functions with their docstrings instead.")
 @click.option("--seed", default=1, show_default=True, help="Which functions a sample has.")
-def main(files: int, sample: int, seed: int) -> None:
-    """Print how many names do not say what they name: in all files, and in the worst of them."""
+def main(source: Path, files: int, sample: int, seed: int) -> None:
+    """Print how many names do not say what they name: in all files, in each package, and in the worst files."""
     if sample:
-        print_sample(sample, seed)
+        print_sample(source, sample, seed)
         return
-    counts = count(SOURCE)
-    names = total(counts)
-    click.echo(f"{names.participles_percent:5} % of {names.functions} functions are participles")
-    click.echo(f"{names.placeholders_per_1000:5} of 1,000 variables and arguments are placeholders, such as 'found'")
-    click.echo(f"{names.one_word_constants:5} numbers have a name of one word\n")
-    click.echo("participles  placeholders  numbers")
+    counts = {path.relative_to(source): own for path, own in count(source).items()}
+    packages: dict[str, list[Names]] = {}
+    for path, own in counts.items():
+        packages.setdefault(".".join(path.parts[:-1][:2]), []).append(own)
+    click.echo("participles  of functions     %  placeholders  of 1,000  one-word numbers")
+    click.echo(_to_line(total(counts.values()), "all"))
+    for package, of_files in packages.items():
+        click.echo(_to_line(total(of_files), package))
     worst = sorted(counts.items(), key=lambda item: -item[1].unclear)
     for path, own in worst[:files]:
-        columns = f"{own.participles:11}  {own.placeholders:12}  {own.one_word_constants:7}"
-        click.echo(f"{columns}  {path.relative_to(SOURCE)}")
+        click.echo(_to_line(own, str(path)))
+
+
+def _to_line(names: Names, subject: str) -> str:
+    return (
+        f"{names.participles:11} {names.functions:13} {names.participles_percent:5} {names.placeholders:13} "
+        f"{names.placeholders_per_1000:9} {names.one_word_constants:17}  {subject}"
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProfile, trusted_until
@@ -107,7 +107,7 @@ class Leadership:
             self._over = True
             _log.warning("leadership lost", lease=self.claim.name, epoch=self.claim.epoch, why=str(exc))
             return False
-        except StoreUnavailableError as exc:
+        except StoreError as exc:
             _log.warning("renewal failed", lease=self.claim.name, why=str(exc))
             return False
         self._trusted_until = trusted_until(asked_at, self._profile)
@@ -130,7 +130,7 @@ class Leadership:
         self._over = True
         try:
             self._store.write(lambda tx: tx.leases.release(self.claim))
-        except (LeaseLostError, StoreUnavailableError) as exc:
+        except (LeaseLostError, StoreError) as exc:
             _log.warning("lease not released; it will expire", lease=self.claim.name, why=str(exc))
 
 
@@ -200,7 +200,7 @@ class Election:
         self._ahead: float | None = None
 
     def campaign(self) -> Leadership | None:
-        """Try once to acquire the lease; None if another member holds it. ``StoreUnavailableError``."""
+        """Try once to acquire the lease; None if another member holds it. ``StoreError``."""
         asked_at = self._clock.monotonic()
         lost: Lease | None = None
         try:

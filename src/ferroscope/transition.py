@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts.telemetry import CALL, Moved
+from ferroscope.contracts.telemetry import Moved
 from ferroscope.core import callback_secret, ironic_nodes
 from ferroscope.core.delivery import (
     Fail,
@@ -214,8 +214,8 @@ def _add(
     # Later than the one before, also if the clock was ahead then: they are listed in the order of their starts.
     started = max(tx.now, (node.inspection_started_at or 0.0) + _MIN_GAP_SECONDS)
     new = msgspec.structs.replace(new, state=transition.target, started_at=started)
-    if (call := CALL.get()) is not None:
-        new.traceparent, call.inspection = call.traceparent or None, new
+    if (traced := tx.call.traced) is not None:
+        new.traceparent, traced.inspection = traced.traceparent or None, new
     tx.inspections.add(new)
     node = msgspec.structs.replace(
         node, inspection=new.uuid, inspection_started_at=started, inspection_finished_at=None

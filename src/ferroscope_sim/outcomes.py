@@ -204,14 +204,14 @@ TABLE: Final = (
     ),
     Outcome(
         name="power-changing",
-        description="As power-lag, and meanwhile the BMC says that the power state is changing.",
+        description="Like power-lag, but meanwhile the BMC reports that the power state is changing.",
         ends="finished",
         follows_after=2.0,
         says="changing",
     ),
     Outcome(
         name="power-unknown",
-        description="The BMC carries out commands, but never says whether the machine is on or off.",
+        description="The BMC carries out commands, but never reports whether the machine is on or off.",
         ends="error: power-failed",
         says="unknown",
     ),

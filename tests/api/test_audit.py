@@ -14,8 +14,9 @@ from ferroscope.api.http.audit import IDENTITY, Audit
 from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.audit import AuditEvent
+from ferroscope.db.requests import AuditLog
+from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
-from ferroscope.db.unit_of_work import Runner
 from ferroscope.runtime.system import SystemClock
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body
@@ -117,12 +118,11 @@ def test_a_change_that_is_not_committed_has_no_event_and_the_reverse(
         raise StoreUnavailableError("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Runner, "_commit", fail)
+        patched.setattr(Store, "_commit", fail)
         assert service.bare_metal.post("/v1/nodes", {"driver": "sim"}).status_code == 503
     assert events(service) == []
     with monkeypatch.context() as patched:
-        patched.setattr("ferroscope.db.events.record", fail)
-        patched.setattr("ferroscope.db.transaction.record", fail)
+        patched.setattr(AuditLog, "record", fail)
         assert service.bare_metal.post("/v1/nodes", {"driver": "sim"}).status_code == 503
     assert service.bare_metal.get("/v1/nodes").json["nodes"] == []
 

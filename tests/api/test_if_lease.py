@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from typing import Any
 
 import pytest
 
-from ferroscope.contracts.coordination import PRECONDITION
+from ferroscope.contracts.calls import CallContext
 from ferroscope.contracts.errors import StaleLeaseError
 from ferroscope.db.transaction import Transaction
 from tests.api.service import Client, Service, fault, message
@@ -72,20 +71,17 @@ def test_a_takeover_between_the_request_and_its_transaction_is_noticed_in_the_tr
     def change(tx: Transaction) -> None:
         tx.leases.acquire("site/changed", "me", 60.0)
 
-    def late() -> None:
-        PRECONDITION.set(lease)
-        store.write(lambda _tx: None)  # it still leads
-        successor = threading.Thread(target=lambda: store.write(take_over))
-        successor.start()
-        successor.join()
-        with pytest.raises(StaleLeaseError):
-            store.write(change)
-
     def take_over(tx: Transaction) -> None:
         tx.leases.release(lease)
         tx.leases.acquire(NAME, "other", 60.0)
 
-    contextvars.copy_context().run(late)
+    bound = store.on_behalf_of(CallContext(lease=lease))
+    bound.write(lambda _tx: None)  # it still leads
+    successor = threading.Thread(target=lambda: store.write(take_over))
+    successor.start()
+    successor.join()
+    with pytest.raises(StaleLeaseError):
+        bound.write(change)
     assert store.read(lambda tx: tx.leases.list("site/changed")) == []
 
 

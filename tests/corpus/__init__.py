@@ -21,7 +21,7 @@ ALL = (
     *NETWORK,
     *("extra-hardware", "raid-device", "root-device"),
 )
-"""Every hook that there is, in an order that can be run."""
+"""The hooks of the corpus, in an order in which they can run. Others have a file of tests instead."""
 
 
 class Outcome(msgspec.Struct, kw_only=True, omit_defaults=True):

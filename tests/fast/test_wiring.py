@@ -110,7 +110,7 @@ def test_what_is_no_ironic_is_refused() -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
     with a_server_that([answer]) as port:
         ironic = IronicSettings(auth_type="none", endpoint_override=f"http://127.0.0.1:{port}")
-        with pytest.raises(SetupError, match="there is no Ironic at"):
+        with pytest.raises(SetupError, match="no Ironic answers at"):
             build_attached(Settings(registry=ATTACHED, ironic=ironic), threading.Event())
     old = b"HTTP/1.1 200 OK\r\nX-OpenStack-Ironic-API-Maximum-Version: 1.31\r\nContent-Length: 2\r\n"
     with a_server_that([old + b"Connection: close\r\n\r\n{}"]) as port:

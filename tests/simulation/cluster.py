@@ -13,7 +13,7 @@ import msgspec
 from falcon import testing
 
 from ferroscope.config.errors import StartError
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.runtime import role_process
 from ferroscope.runtime.process import ServiceProcess
@@ -218,5 +218,5 @@ def bury(world: World, process: SimulatedProcess) -> None:
     supervisor = Supervisor(world.scenario.settings, 1, lambda _member: 0)
     try:
         supervisor._release_dead(process.member, 9)
-    except StoreUnavailableError:
+    except StoreError:
         world.say(f"could not bury {process.owner.name}")

@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -28,10 +29,12 @@ import ferroscope.contrib.kubernetes.failover.controller
 import ferroscope.contrib.kubernetes.failover.node_watch
 import ferroscope.contrib.kubernetes.role
 import ferroscope.core.values
+import ferroscope.db.connections
 import ferroscope.db.engine
+import ferroscope.db.mariadb
+import ferroscope.db.postgresql
 import ferroscope.db.store
 import ferroscope.db.transaction
-import ferroscope.db.unit_of_work
 import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
@@ -53,7 +56,7 @@ import ferroscope.worker.pool
 import ferroscope.worker.slots
 from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
 from ferroscope.db import migrate
-from ferroscope.db.executor import Statements
+from ferroscope.db.executor import Statements, database_of
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
@@ -122,10 +125,10 @@ def installed(world: World) -> Iterator[None]:
             put(module, "random", kernel.rng("product"))
         for module in (db.store, kubernetes.api, kubernetes.failover.client):
             put(module, "time", Time(kernel))
-        put(db.unit_of_work, "Statements", _compiled_once)
+        put(db.store, "Statements", _compiled_once)
         # A new one, so that no task waits for another's.
-        put(db.unit_of_work.Connections, "_wait", lambda _connections: None)
-        put(db.unit_of_work, "sender_for", lambda _driver: driver.send)
+        put(db.connections.Connections, "_wait", lambda _connections: None)
+        put(db.store, "database_of", _simulated)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):
             put(module, "signal", NoMasks())
@@ -194,6 +197,12 @@ def _fingerprints_once() -> Callable[[Settings], dict[str, str]]:
 
 def _compiled_once(engine: Any) -> Statements:
     return _statements.setdefault(engine.dialect.name, Statements(engine))
+
+
+def _simulated(family: str) -> Any:
+    """Return what begins and ends transactions of the database; statements go to the simulated server."""
+    real = database_of(family)
+    return SimpleNamespace(opening=real.opening, closing=real.closing, send=driver.send)
 
 
 def _here(world: World) -> Any:
@@ -266,7 +275,7 @@ def _engine(world: World, settings: DatabaseSettings) -> Any:
 def limits_of(family: str, settings: DatabaseSettings, rate: float) -> tuple[Limits, Timeouts]:
     """Return what the product's own connection arguments ask of the server and of the client."""
     if family == "postgresql":
-        arguments = _product.db.engine._postgresql_arguments(settings)
+        arguments = _product.db.postgresql.session_arguments(settings)
         said = {name: int(value) / 1000 for name, value in re.findall(r"-c (\w+)=(\d+)", arguments["options"])}
         keepalive = arguments["keepalives_idle"] + arguments["keepalives_interval"] * arguments["keepalives_count"]
         return (
@@ -280,7 +289,7 @@ def limits_of(family: str, settings: DatabaseSettings, rate: float) -> tuple[Lim
                 connect=arguments["connect_timeout"] / rate,
             ),
         )
-    arguments = _product.db.engine._mysql_arguments(settings)
+    arguments = _product.db.mariadb.session_arguments(settings)
     command = arguments["init_command"]
     lock = re.search(r"innodb_lock_wait_timeout=(\d+)", command)
     idle = re.search(r"idle_(?:write_)?transaction_timeout=(\d+)", command)

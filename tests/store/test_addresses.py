@@ -1,4 +1,4 @@
-"""``db.addresses.Addresses`` on every database."""
+"""``db.nodes.Addresses`` on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.macs.Discoveries`` and ``Rejections`` on every database."""
+"""``db.discoveries.Discoveries`` and ``Rejections`` on every database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.core.states import Provision, State
-from ferroscope.db.addresses import MAX_CALLERS
+from ferroscope.db.nodes import MAX_CALLERS
 from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples

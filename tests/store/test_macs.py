@@ -1,4 +1,4 @@
-"""``db.macs.Macs`` on every database: which MACs may boot, and what was changed about that."""
+"""``db.ports.Macs`` on every database: which MACs may boot, and what was changed about that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.data.Objects`` and what ``InspectionData`` says of the parts that it holds, on every database."""
+"""``db.objects.Objects`` and what ``InspectionData`` says of the parts that it holds, on every database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``db.events.Outbox`` on every database."""
+"""``db.outbox.Outbox`` on every database."""
 
 from __future__ import annotations
 

@@ -53,6 +53,7 @@ class Follower:
     def follow(self, command: str) -> None:
         """Run a line of the page."""
         own = command.replace("127.0.1.7:6390", f"127.0.1.7:{self.bmcs}")
+        own = own.replace("127.0.0.1:6385", f"127.0.0.1:{self.port}")
         for text, other in self._own.items():
             own = own.replace(text, other)
         if own.startswith("export "):
@@ -69,6 +70,11 @@ class Follower:
             file = self.directory / "ferroscope.conf"
             ports = f"[api]\nbare_metal_port = {self.port}\nintrospection_port = 0\n"
             file.write_text(file.read_text().replace("[api]\n", ports))
+
+    def print(self, command: str) -> str:
+        """Run a line of the page, and return what it prints."""
+        self.follow(command)
+        return self.outputs.get(command, "")
 
     def end(self) -> None:
         """End what the page has started."""

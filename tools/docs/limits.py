@@ -18,8 +18,8 @@ from ferroscope.config.options import (
 )
 from ferroscope.contrib.ui import session
 from ferroscope.core import json_safety, lookup, saved_search
-from ferroscope.db import addresses as db_addresses
-from ferroscope.db import receipts
+from ferroscope.db import nodes as db_nodes
+from ferroscope.db import requests
 from ferroscope.db.leases import MOST_CANDIDATES
 from ferroscope.hardware import parts
 from ferroscope.http_server import connection as http_connection
@@ -67,7 +67,7 @@ def render() -> str:
         ("bytes of incomplete requests and unread responses", f"{buffered} MiB", "max_buffered",
          "the oldest of the source with most is closed"),
         ("requests that wait for a thread", f"{http_limits._MAX_QUEUED_REQUESTS}", "",
-         "nothing more is read, first from a source with as many as are left; deadlines wait, too"),
+         "nothing more is read, first from a source with as many as are left; deadlines also wait"),
         ("bytes of requests that wait for a thread", f"{buffered} MiB", "max_buffered", "the same"),
         ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source",
          "429; ramdisks get 503, which they repeat"),
@@ -84,11 +84,11 @@ def render() -> str:
         ("objects and arrays of JSON", f"{json_safety.MAX_CONTAINERS:,}", "", "400, before it is decoded"),
         ("values of JSON", f"{json_safety.MAX_VALUES_PER_CONTAINER * json_safety.MAX_CONTAINERS:,}", "",
          "400, before it is decoded"),
-        ("values of JSON of which an odd one has to be repaired", f"{json_safety.MAX_REPAIRED_VALUES:,}", "", "400"),
+        ("JSON values, if one of them must be repaired", f"{json_safety.MAX_REPAIRED_VALUES:,}", "", "400"),
         ("failed calls of ramdisks and BMCs, of a source", failed, "failure_rate",
-         "429, a body before it is decoded, except for machines that are waited for, up to "
-         f"{rate_limit.FLOOD_FACTOR} times as many, and for whoever has the right secret, token or key"),
-        ("addresses of a machine that called", f"{db_addresses.MAX_CALLERS}", "", "the oldest are forgotten"),
+         "429, a body before it is decoded, except for awaited machines, up to "
+         f"{rate_limit.FLOOD_FACTOR} times as many, and for callers with the right secret, token or key"),
+        ("addresses of a machine that called", f"{db_nodes.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("unknown machines whose refused calls are kept, of a source",
          f"{lookup.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",
          "the oldest of the source with most are forgotten"),
@@ -186,7 +186,7 @@ thousands of machines, because a ramdisk calls for a moment only. Set `trusted_p
 def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
     worker, inspector = WorkerSettings(), InspectorSettings()
     days = f"{inspector.retention / 86_400:g} days"
-    kept_mib = receipts.MAX_REPLIES * conditions._MAX_REPLY_BYTES // _MIB
+    kept_mib = requests.MAX_REPLIES * conditions._MAX_REPLY_BYTES // _MIB
     return [
         ("processor time for JSON, patches, searches", "anyone",
          "it grows with the bytes only; values are counted before, and searches have a number of conditions",
@@ -213,7 +213,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
          f"{transition.MAX_WAITING_COMMANDS} commands of a node wait, then 409; one inspection of a node",
          "`tests/api/test_provision.py`"),
         ("replies for an `Idempotency-Key`", "projects",
-         f"{conditions._MAX_REPLY_BYTES // 1024} KiB each, and the newest {receipts.MAX_REPLIES:,} ({kept_mib} MiB)",
+         f"{conditions._MAX_REPLY_BYTES // 1024} KiB each, and the newest {requests.MAX_REPLIES:,} ({kept_mib} MiB)",
          "`tests/api/test_repeated_calls.py`, `tests/store/sql/test_lost_answers.py`"),
         ("inspections and their data", "projects",
          f"{inspector.retention_number} of a node, {days}; bytes in the database count for `max_project_bytes`, "

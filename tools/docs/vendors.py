@@ -20,14 +20,12 @@ The driver `redfish` passes one suite of tests (`tests/system/bmc/vendors`) with
 power, booting once from the network and from virtual media, inventory, health, a BMC that settles after a reset, wrong
 passwords, missing privileges and exhausted sessions.
 
-The simulations are made of public documents and bug reports, which are listed below, and not of hardware: what nobody
-has reported is not in them. OpenBMC's web server was also run as it is: the first of its sources says what that showed.
-Where none of the sources says what a BMC does (how many sessions it has, how it answers while it settles), it is chosen
-so that each kind of trouble that is known occurs with at least one of them. Pages and pauses are shorter than on
-hardware.
+The simulations are based on the public documents and bug reports below, not on hardware: unreported quirks are missing.
+OpenBMC's web server was also run unmodified; its first source has the results. Where no source describes a behavior
+(number of sessions, answers while settling), each known kind of trouble occurs with at least one BMC. Pages and pauses
+are shorter than on hardware.
 
-**Confirmed on hardware: nothing yet.** Nobody has reported so far with which BMC and firmware it works. Please
-[do](#report-a-quirk), also if it just works.
+**Confirmed on hardware: nothing yet.** Please [report](#report-a-quirk) BMC and firmware, even if everything works.
 
 | BMC | model in the simulation | simulated | confirmed on hardware |
 |---|---|---|---|

@@ -202,7 +202,7 @@ def translate(exc: Exception) -> ApiError | None:
             template = _IN_USE.get(exc.field, f"{exc.field} {{value}} is already in use; choose another one.")
             return StateConflictError(template.format(value=exc.value))
         case StaleError():
-            return StateConflictError("The node was modified concurrently; read it again and repeat the request.")
+            return StateConflictError("The node was modified concurrently. Read it again and repeat the request.")
         case IllegalEventError():
             return StateConflictError(_illegal(exc))
         case NotInspectableError() | TooManyCommandsError():

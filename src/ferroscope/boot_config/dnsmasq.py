@@ -218,7 +218,10 @@ def _needed_options(settings: BootSettings, versions: Collection[int]) -> Iterat
     if 6 in versions:
         yield 6, "[boot] ranges has IPv6 addresses, and over IPv6 machines load from a URL with the host's address"
     if settings.proxied_networks:
-        yield 4, "[boot] proxied_networks is set: machines learn this address beside that of the other DHCP server"
+        yield (
+            4,
+            "[boot] proxied_networks is set: machines get this address and the other DHCP server's",
+        )
     if HOST in settings.http_url:
         for version in sorted(versions):
             yield version, f"[boot] http_url contains {HOST}, which is replaced by the host's address"

@@ -48,7 +48,7 @@ def lines(settings: BootSettings, loaders: Mapping[str, str]) -> Iterator[str]:
     parsed = networks(settings)
     if not parsed:
         return
-    yield "# Another DHCP server assigns the addresses of these networks; this host only says from where to boot."
+    yield "# Another DHCP server assigns the addresses here; this host only tells machines where to boot from."
     yield from (f"dhcp-range={network.network_address},proxy,{network.netmask}" for network in parsed)
     for kind, names in _SERVICES.items():
         yield from (f"pxe-service=tag:!ipxe,{name},{_TITLE},{loaders[kind]}" for name in names)

@@ -91,7 +91,7 @@ def _end(steps: list[Any]) -> Any:
 # ``ferroscope bmc report``: the answers of a BMC, without data that identifies the machine, to report a quirk.
 
 
-@bmc.command(epilog="Exit code 0: the file was written. 1: the BMC could not be asked. 3: there is no such node.")
+@bmc.command(epilog="Exit code 0: the file was written. 1: the BMC could not be asked. 3: the node does not exist.")
 @click.argument("ident", metavar="NODE")
 @click.option(
     "--output",
@@ -104,7 +104,7 @@ def _end(steps: list[Any]) -> Any:
 @click.option(
     "--identities",
     is_flag=True,
-    help="Keep serial numbers, MAC addresses, names and addresses. Without it, there are stand-ins for them.",
+    help="Keep serial numbers, MAC addresses, names and addresses instead of replacing them with placeholders.",
 )
 @config_option
 @database_option
@@ -125,7 +125,7 @@ def report(ident: str, *, file: Path, identities: bool, files: tuple[str, ...], 
         answers = _answers(settings_of(files, database), ident, stop, identities=identities)
     except NotFoundError:
         advice = "list the nodes: ferroscope node list"
-        raise Failure(f"there is no node {ident[:80]}", exit_code=Exit.NOT_FOUND, advice=advice) from None
+        raise Failure(f"node {ident[:80]} not found", exit_code=Exit.NOT_FOUND, advice=advice) from None
     except SetupError as exc:
         raise Failure(str(exc), advice=exc.advice) from None
     except StoreUnavailableError as exc:
@@ -161,7 +161,7 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
     try:
         driver: object = drivers[node.driver]
         if not isinstance(driver, ReportsAnswers):
-            message = f"the driver {node.driver} makes no reports; only those of Redfish services do"
+            message = f"driver {node.driver} makes no reports; only Redfish drivers do"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         return {"ferroscope": __version__} | driver.report(node, identities=identities)
     finally:
@@ -178,9 +178,9 @@ def _write(file: Path, answers: dict[str, Any]) -> None:
             output.write(text)
     except OSError as exc:
         raise Failure(f"cannot write {file}: {exc.strerror}", advice="name another file with --output") from None
-    partly = "" if answers["complete"] else " (not complete: the BMC has more than fits, or was too slow)"
+    partly = "" if answers["complete"] else " (incomplete: the BMC has more data than fits, or was too slow)"
     click.echo(f"{many(len(answers['answers']), 'answer')} written to {file}{partly}", err=True)
     if answers["identities"]:
         click.echo("it contains serial numbers, MAC addresses, names and addresses: do not publish it", err=True)
     else:
-        click.echo("read it before you publish it; it should contain nothing that identifies the machine", err=True)
+        click.echo("read it before you publish it; check that nothing in it identifies the machine", err=True)

@@ -211,22 +211,22 @@ class Campaign:
     type=click.IntRange(MIN_CHARACTERS, 20),
     default=GENERATED_CHARACTERS,
     show_default=True,
-    help="Its length; IPMI 1.5 and many BMCs keep 16 characters at most, IPMI 2.0 20.",
+    help="Length of --generate; IPMI 1.5 and many BMCs keep at most 16 characters, IPMI 2.0 keeps 20.",
 )
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the generated passwords to this new file, before they are sent: node,uuid,password.",
 )
-@click.option("--reference", metavar="secret://...", help="Reference to the new password, of a secret source.")
+@click.option("--reference", metavar="secret://...", help="Reference to the new password in a secret source.")
 @click.option("--resume", is_flag=True, help="Resume changes that are unclear, with the passwords that they have.")
 @click.option(
-    "--unless-changed-since", "since", metavar="TIME", help="Skip machines whose password was changed since then."
+    "--unless-changed-since", "since", metavar="TIME", help="Skip machines whose password was changed after this time."
 )
 @click.option("--stage", type=StageSize(), default="1", show_default=True, help="Machines, or 5%, to change first.")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Machines at the same time.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Most machines at a time.")
 @click.option(
-    "--max-failures", "most", type=click.IntRange(min=1), default=1, show_default=True, help="Begin no more after."
+    "--max-failures", "most", type=click.IntRange(min=1), default=1, show_default=True, help="Stop after this many."
 )
 @wait_option
 @click.option(

@@ -196,7 +196,7 @@ class Api:
         except json_safety.JsonError:
             raise Failure(
                 f"invalid response from {self.url}: not JSON",
-                advice="check that the URL is that of the Bare Metal API, by default port 6385",
+                advice="check that the URL points to the Bare Metal API, by default on port 6385",
             ) from None
 
     def _refusal(self, answer: Any) -> Failure:
@@ -372,14 +372,14 @@ def _why(exc: Exception, url: str) -> tuple[str, str]:
             return why, "set FERROSCOPE_CACERT, or cacert in clouds.yaml, to the certificate of its CA"
         if isinstance(cause, ssl.SSLError) and is_plain(cause):
             plain = f"http://{urlsplit(url).netloc}"
-            return "the port speaks plain HTTP, not HTTPS", f"use its HTTPS port, or --url {plain}"
+            return "the port serves plain HTTP, not HTTPS", f"use its HTTPS port, or --url {plain}"
         if isinstance(cause, TimeoutError):
             return "timed out", "check host and port of --url or FERROSCOPE_URL, and the network to them"
         if isinstance(cause, socket.gaierror):
             return str(cause.strerror).lower(), "check the host name in --url or FERROSCOPE_URL"
         if isinstance(cause, ConnectionResetError) and url.startswith("http://"):
-            why = cause.strerror or "it closed the connection without an answer"
-            return why.lower(), "if the port speaks HTTPS, use https:// in --url or FERROSCOPE_URL"
+            why = cause.strerror or "the server closed the connection without answering"
+            return why.lower(), "if the port serves HTTPS, use https:// in --url or FERROSCOPE_URL"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower(), _START
         cause = cause.__cause__ or cause.__context__

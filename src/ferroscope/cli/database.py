@@ -151,7 +151,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     Set [storage] backend first: otherwise the service moves the data back.
     """
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.storage.maintenance import move
 
     if source == target:
@@ -159,7 +159,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     try:
         with progress("Moving") as advance, _archive(settings_of(files, database)) as (store, archive):
             done = move(store, archive, source, target, advance)
-    except (SetupError, StoreUnavailableError) as exc:
+    except (SetupError, StoreError) as exc:
         raise click.ClickException(str(exc)) from exc
     skipped = f", {done.skipped} skipped because they were changed or deleted concurrently" if done.skipped else ""
     click.echo(f"{many(done.moved, 'part')} moved from {source} to {target}{skipped}")
@@ -173,13 +173,13 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
     """Rebuild the search index from the newest inventory of each node, for data of earlier releases."""
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.storage.maintenance import rebuild
 
     try:
         with progress("Rebuilding") as advance, _archive(settings_of(files, database)) as (store, archive):
             done = rebuild(store, archive, _report, advance)
-    except (SetupError, StoreUnavailableError) as exc:
+    except (SetupError, StoreError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"search index rebuilt: {done.changed:,} of {many(done.nodes, 'node')} changed")
     if done.errors:
@@ -193,12 +193,12 @@ def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
 def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -> None:
     """Encrypt the secrets of all nodes with the first key of [secrets] key_file, while the service is running.
 
-    Also secrets that are still in plain text. If the first line of the file is 'identity', all secrets are decrypted.
-    It can be interrupted and run again. Without one of the keys in use it changes nothing, because the key file may be
-    the wrong one; --lost allows it, and lists the nodes whose secrets have to be set again.
+    This includes plain text. If the first line of the file is 'identity', all secrets are decrypted. You can interrupt
+    it and run it again. Without one of the keys in use it changes nothing, because the key file may be the wrong one;
+    --lost allows it, and lists the nodes whose secrets must be set again.
     """
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
+    from ferroscope.contracts.errors import SecretKeyError, StoreError
     from ferroscope.db.rekey import rekey as run
     from ferroscope.runtime.backend import open_for_command
 
@@ -209,7 +209,7 @@ def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -
     try:
         with progress("Encrypting") as advance, open_for_command(settings) as backend:
             done = run(backend.store, backend.keys, _report, advance, lost)
-    except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
+    except (SetupError, SecretKeyError, StoreError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"{many(done.nodes, 'node')} checked, {done.changed} changed")
     if done.failed:

@@ -64,7 +64,7 @@ def docs(name: str | None, fmt: str) -> None:
     """Show a page of the documentation, such as serve-https; without NAME list all pages."""
     place = directory()
     if place is None:
-        raise Failure("this installation has no pages", advice="they are in the directory docs of the source")
+        raise Failure("this installation does not include the pages", advice="see the directory docs of the source")
     by_name = pages(place)
     if name is None:
         rows = [(page_name, file.parent.name, _title(file)) for page_name, file in by_name.items()]
@@ -74,7 +74,7 @@ def docs(name: str | None, fmt: str) -> None:
     page, _, anchor = name.partition("#")
     stem = page.removesuffix(".md").rpartition("/")[2]
     if stem not in by_name:
-        raise Failure(f"there is no page {page!r}", exit_code=Exit.NOT_FOUND, advice=_advice(stem, by_name))
+        raise Failure(f"page {page!r} not found", exit_code=Exit.NOT_FOUND, advice=_advice(stem, by_name))
     text = by_name[stem].read_text(encoding="utf-8")
     if anchor and not (text := section(text, anchor)):
         advice = f"see: ferroscope docs {stem}"

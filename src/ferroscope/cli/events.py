@@ -36,7 +36,7 @@ def events() -> None:
 
 @events.command("list")
 @click.option("--target", metavar="NAME", help="Only events for this target.")
-@click.option("--state", type=click.Choice(_STATES), help="Only events in this state; dead: given up.")
+@click.option("--state", type=click.Choice(_STATES), help="Only events in this state; dead: delivery was given up.")
 @click.option("--node", metavar="UUID", help="Only events of this node.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Number of events.")
 @config_option
@@ -108,7 +108,7 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
     except SetupError as exc:
         raise click.ClickException(str(exc)) from exc
     if target not in senders:
-        raise click.ClickException(f"there is no target {target}; configured: {', '.join(senders) or 'none'}")
+        raise click.ClickException(f"target {target} not found; configured: {', '.join(senders) or 'none'}")
     event = OutboxEvent(
         target=target, event=str(uuid.uuid4()), type=EventType.TEST, node="", data={"node": None}, at=time.time()
     )
@@ -140,13 +140,13 @@ def _row(event: Any) -> tuple[Any, ...]:
 @contextmanager
 def _store(settings: Settings) -> Iterator[Store]:
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.runtime.backend import open_for_command
 
     try:
         with open_for_command(settings) as backend:
             yield backend.store
-    except (SetupError, StoreUnavailableError) as exc:
+    except (SetupError, StoreError) as exc:
         raise click.ClickException(str(exc)) from exc
 
 
@@ -169,7 +169,7 @@ class TimeSpan(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 
 
 
 @click.command()
-@click.option("--node", metavar="NODE", help="Only changes of this node; of a deleted one, by its UUID.")
+@click.option("--node", metavar="NODE", help="Only changes of this node; name a deleted node by its UUID.")
 @click.option("--user", metavar="NAME", help="Only calls of this user, token or certificate.")
 @click.option("--since", type=TimeSpan(), metavar="SPAN", help="Only calls of this time span, such as 1h or 7d.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Number of events.")

@@ -34,7 +34,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.OK: "Success; with --wait or --watch: all operations succeeded.",
     Exit.FAILURE: "The command failed, or with --wait or --watch an inspection ended in error.",
     Exit.USAGE: "Invalid command line or value; nothing was done.",
-    Exit.NOT_FOUND: "The node, or the requested data of it, does not exist.",
+    Exit.NOT_FOUND: "The node or the requested data does not exist.",
     Exit.CONFLICT: "Not possible in the current state, or a name or address is already in use.",
     Exit.UNREACHABLE: "The service cannot be reached or is temporarily unavailable.",
     Exit.TIMED_OUT: "--timeout expired before all operations ended.",

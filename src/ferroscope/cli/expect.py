@@ -34,7 +34,7 @@ def expect(api: Api, out: Output, *, file: Any, dry_run: bool) -> None:
     """Replace the expected hardware with what FILE describes; "-" is standard input.
 
     FILE is YAML: a list of expectations, each with a name, the nodes that it is about (a selector of labels, and names,
-    a pattern), severity (warning or failure) and expect, a list of queries as for 'search' that have to hold. All
+    a pattern), severity (warning or failure) and expect, a list of required queries as for 'search'. All
     inspected machines are checked at once, and each again after its inspections.
     """
     wanted_list = _read(file)

@@ -218,7 +218,7 @@ def _read_saved_search(api: Api, name: str) -> str:
     saved = {search["name"]: search["q"] for search in api.get("/v1/saved_searches")["saved_searches"]}
     if name not in saved:
         advice = f"you have saved: {', '.join(saved)}" if saved else "save one: ferroscope search QUERY --save NAME"
-        raise Failure(f"there is no saved search {name!r}", exit_code=Exit.NOT_FOUND, advice=advice)
+        raise Failure(f"saved search {name!r} not found", exit_code=Exit.NOT_FOUND, advice=advice)
     return str(saved[name]) or "has uuid"
 
 
@@ -288,7 +288,7 @@ def firmware() -> None:
     help="YAML: a list of objects with model, a pattern, and the oldest versions that are not outdated: bios, bmc, "
     "parts (patterns of the models of NICs, disks and others).",
 )
-@click.option("--outdated", is_flag=True, help="Only what is outdated.")
+@click.option("--outdated", is_flag=True, help="Only outdated components.")
 @with_api_and_lists
 def report(api: Api, out: Output, *, selector: str | None, file: Any, outdated: bool) -> None:
     """Show the firmware of all inspected machines by model; with --list, what is outdated."""

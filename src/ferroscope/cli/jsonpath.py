@@ -75,7 +75,7 @@ def _parse(words: Iterator[re.Match[str]], *, nested: bool) -> list[Part]:
     for word in words:
         expression, text, wrong = word.groups()
         if wrong is not None:
-            raise TemplateError(f"{wrong} at position {word.start()} has no counterpart")
+            raise TemplateError(f"{wrong} at position {word.start()} is not closed")
         if text is not None:
             parts.append(Literal(text))
             continue

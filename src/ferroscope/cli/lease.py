@@ -32,7 +32,7 @@ def lease() -> None:
 
 
 @lease.command("list")
-@click.option("--prefix", default="", help="Only names that begin with this.")
+@click.option("--prefix", default="", help="Only names that begin with this prefix.")
 @with_api_and_lists
 def list_leases(api: Any, out: Output, prefix: str) -> None:
     """List the leases with their holders, including those of Ferroscope itself."""
@@ -57,17 +57,21 @@ def show(api: Any, out: Output, name: str) -> None:
 
 @lease.command(
     context_settings={"ignore_unknown_options": True},
-    epilog="Exit code: that of COMMAND, 128 + signal if one killed it; 75: the lease was lost; 0: stopped by SIGTERM.",
+    epilog="Exit code: COMMAND's own; 128 + signal if one killed it; 75: the lease was lost; 0: stopped by SIGTERM.",
 )
 @click.option(
-    "--duration", type=click.FloatRange(1, 86400), default=6.0, show_default=True, help="Seconds of the lease."
+    "--duration",
+    type=click.FloatRange(1, 86400),
+    default=6.0,
+    show_default=True,
+    help="Duration of the lease in seconds.",
 )
 @click.option(
     "--grace",
     type=click.FloatRange(0),
     default=5.0,
     show_default=True,
-    help="Seconds from SIGTERM to SIGKILL, at most.",
+    help="Maximum seconds between SIGTERM and SIGKILL.",
 )
 @click.option("--holder", default="", help="Name of this holder. [default: HOST:PID]")
 @url_option

@@ -85,7 +85,7 @@ _OWN: Final[dict[str, Command]] = {
     "expect": Command("ferroscope.cli.expect:expect", "Define the expected hardware, and show deviations."),
     "firmware": Command("ferroscope.cli.inventory:firmware", "Report the firmware of machines."),
     "lease": Command("ferroscope.cli.lease:lease", "List leases, and run a command while holding one."),
-    "explain": Command("ferroscope.cli.explain:explain", "Say what is wrong with a node, and what to do."),
+    "explain": Command("ferroscope.cli.explain:explain", "Explain what is wrong with a node, and what to do."),
     "status": Command("ferroscope.cli.status:status", "Show the status of the service."),
     "top": Command(
         "ferroscope.cli.top:top",
@@ -103,7 +103,7 @@ _OWN: Final[dict[str, Command]] = {
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Enroll and inspect machines": ("node", "inspect", "rule", "bmc", "driver"),
     "Look at their hardware": ("inventory", "search", "expect", "firmware"),
-    "See what is going on": ("status", "top", "explain", "docs"),
+    "See what the service does": ("status", "top", "explain", "docs"),
     "Set up and run the service, with its configuration and database, not --url": (
         "setup", "all", "api", "worker", "pxe-filter", "pxe", "db", "events", "audit", "user", "token", "secret",
         "policy", "doctor",

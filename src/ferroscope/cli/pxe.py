@@ -58,8 +58,8 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
         click.echo(f"Warning: other machines cannot reach [boot] callback_url {boot.callback_url}", err=True)
     elif settings.api.loopback_only and listens_here(boot.callback_url, settings.api):
         click.echo(
-            "Warning: [boot] callback_url is on this host, but [api] host is loopback only: without a proxy on this "
-            "host, machines cannot call back",
+            "Warning: [boot] callback_url is on this host, but [api] host is loopback only: machines cannot call "
+            "back unless a proxy runs on this host",
             err=True,
         )
     name = host or own_name(boot.hosts)

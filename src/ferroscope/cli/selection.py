@@ -113,7 +113,7 @@ def selectors(function: Callable[..., None]) -> Callable[..., None]:
     """Add NODE... and the options that select nodes to a command, which receives them as ``wanted``."""
 
     @click.argument("idents", metavar="[NODE...]", nargs=-1, shell_complete=complete_names)
-    @click.option("--all", "everything", is_flag=True, help="All nodes in a state in which it is possible.")
+    @click.option("--all", "everything", is_flag=True, help="All nodes in a state that allows it.")
     @click.option("--failed", is_flag=True, help="Short for --state inspect-failed.")
     @click.option("--state", type=StateType(), metavar="STATE", help="All nodes in this state.")
     @selector_option

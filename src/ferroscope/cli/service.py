@@ -54,7 +54,7 @@ _lenient_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_set_lenient,
-    help="Warn of unknown sections and options instead of refusing them, for a file of a newer release.",
+    help="Warn about unknown sections and options instead of rejecting them, for a newer release's file.",
 )
 
 
@@ -104,10 +104,7 @@ def settings_of(files: tuple[str, ...], database: str | None = None) -> Settings
     return settings
 
 
-_NEWER: Final = (
-    "correct it; only if a newer release wrote it, and you went back to this one: --lenient-config ignores what is "
-    "unknown"
-)
+_NEWER: Final = "correct it; only after a downgrade: --lenient-config ignores unknown options of the newer release"
 
 
 def _refusal(exc: ConfigurationError) -> Failure:

@@ -50,7 +50,7 @@ def _flag(key: str, explanation: str) -> Callable[[Command], Command]:
 
 
 plain_option = _flag(
-    _PLAIN, "Print the lines that a pipe gets, as for a screen reader; nothing is drawn twice. TERM=dumb does the same."
+    _PLAIN, "Print plain lines, as to a pipe, for a screen reader; nothing is redrawn. TERM=dumb does the same."
 )
 utc_option = _flag(_UTC, "Show times in UTC instead of the local time zone.")
 

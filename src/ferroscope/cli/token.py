@@ -163,11 +163,11 @@ def revoke(ident: str, files: tuple[str, ...], database: str | None) -> None:
 @contextmanager
 def _explain_errors() -> Iterator[None]:
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
 
     try:
         yield
-    except StoreUnavailableError as exc:
+    except StoreError as exc:
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
     except SetupError as exc:
         raise click.ClickException(str(exc)) from exc

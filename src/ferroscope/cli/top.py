@@ -45,8 +45,8 @@ class Seen(msgspec.Struct, frozen=True):
     active: list[Json]
 
 
-@click.command(epilog="q ends it. Exit code 5: the service cannot be reached, with --once or plain.")
-@click.option("--once", is_flag=True, help="Print one screen, for scripts; its size is that of COLUMNS and LINES.")
+@click.command(epilog="Press q to quit. Exit code 5, with --once or plain: the service cannot be reached.")
+@click.option("--once", is_flag=True, help="Print one screen, for scripts; COLUMNS and LINES set its size.")
 @click.option(
     "-n", "--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between looks."
 )

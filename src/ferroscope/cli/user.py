@@ -49,7 +49,7 @@ def user() -> None:
     """Add, list and remove users of HTTP basic authentication."""
 
 
-@user.command(epilog="Exit code 4: the user exists already.")
+@user.command(epilog="Exit code 4: the user already exists.")
 @click.argument("name")
 @click.option("--role", "roles", type=click.Choice(ROLES), multiple=True, required=True, help="Role; may be repeated.")
 @click.option("--replace", is_flag=True, help="Replace password and roles of an existing user.")
@@ -63,7 +63,7 @@ def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, 
         place = _find(lines, name)
         if place is not None and not replace:
             raise Failure(
-                f"user {name} exists already in {path}",
+                f"user {name} already exists in {path}",
                 exit_code=Exit.CONFLICT,
                 advice="to change password and roles: --replace",
             )
@@ -75,7 +75,7 @@ def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, 
         click.echo(f"the service must be able to read it: chown ferroscope {path}", err=True)
 
 
-@user.command(epilog="Exit code 3: there is no such user.")
+@user.command(epilog="Exit code 3: the user does not exist.")
 @click.argument("name")
 @file_option
 @config_option
@@ -87,14 +87,14 @@ def remove(name: str, file: Path | None, files: tuple[str, ...]) -> None:
         place = _find(lines, name)
         if place is None:
             raise Failure(
-                f"there is no user {name} in {path}",
+                f"user {name} not found in {path}",
                 exit_code=Exit.NOT_FOUND,
                 advice="list the users: ferroscope user list",
             )
         del lines[place]
         if not any(_name_in(line) for line in lines):
             raise Failure(
-                f"{name} is the only user in {path}, and the api does not accept a file without users",
+                f"{name} is the only user in {path}, and the api rejects a file without users",
                 exit_code=Exit.CONFLICT,
                 advice="add another user first: ferroscope user add NAME --role admin",
             )
@@ -169,7 +169,7 @@ def ask_password(text: str = "Password") -> str:
         password = sys.stdin.readline().rstrip("\r\n")
         if not password:
             raise Failure(
-                "no password: without a terminal, it is the first line of standard input", exit_code=Exit.USAGE
+                "no password: without a terminal, write it to the first line of standard input", exit_code=Exit.USAGE
             )
     if len(password) < _MIN_PASSWORD_CHARACTERS:
         raise Failure(

@@ -38,8 +38,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     allow_anonymous: Annotated[
         bool,
         Opt(
-            "Allow auth_strategy = noauth on listeners that other hosts can reach. Anybody who reaches them has full "
-            "control over all machines."
+            "Allow auth_strategy = noauth on listeners that other hosts can reach. Anyone who reaches them has full "
+            "control of all machines."
         ),
     ] = False
     bare_metal_port: Annotated[int, Opt("Port of the Bare Metal API; 0 disables it.", type=types.Port())] = 6385
@@ -58,7 +58,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     enable_ui: Annotated[
         bool,
-        Opt("Serve the web page at /ui, with the authentication and the policies of the API."),
+        Opt("Serve the web page at /ui, with the authentication and policies of the API."),
     ] = True
     max_body_size: Annotated[
         int,
@@ -84,7 +84,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_ciphers: Annotated[
         str,
         Opt(
-            "Cipher suites of TLS 1.2, in OpenSSL's notation; those of TLS 1.3 are fixed. The default has forward "
+            "Cipher suites of TLS 1.2, in OpenSSL's notation; TLS 1.3 suites are fixed. The default has forward "
             "secrecy and authenticated encryption. Old BMCs, and iPXE before 2022, may need AES128-SHA256 added."
         ),
     ] = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -118,7 +118,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     enable_metrics: Annotated[
         bool,
         Opt(
-            "Serve GET /metrics for Prometheus; to everybody, unless the policy ferroscope:metrics:get says otherwise."
+            "Serve GET /metrics for Prometheus, without a login unless the policy ferroscope:metrics:get requires one."
         ),
     ] = True
     header_timeout: Annotated[float, Opt("Timeout in seconds for receiving the header of a request.", ge=0.1)] = 15.0

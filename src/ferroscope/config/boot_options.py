@@ -49,12 +49,12 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Opt(
             "SQLAlchemy URL of the database of an ironic-inspector that is being replaced. Machines that it inspects "
-            "may boot, too. It is only read, every sync_period (at least every 30 s). Empty: none.",
+            "may boot as well. The database is only read, every sync_period (at least every 30 s). Empty: none.",
             secret=True,
         ),
     ] = ""
     dnsmasq_pid_file: Annotated[
-        str, Opt("dnsmasq's PID file; dnsmasq gets SIGHUP when it has to drop hosts. Empty: no SIGHUP.")
+        str, Opt("dnsmasq's PID file; dnsmasq gets SIGHUP when it must drop hosts. Empty: no SIGHUP.")
     ] = ""
 
 
@@ -82,7 +82,7 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt(
             "IPv4 networks in which another DHCP server assigns the addresses and stays, such as 10.0.0.0/24: dnsmasq "
-            "only says from where to boot (proxy DHCP). Not together with IPv4 ranges."
+            "only tells machines where to boot from (proxy DHCP). Cannot be combined with IPv4 ranges."
         ),
     ] = ()
     address_order: Annotated[

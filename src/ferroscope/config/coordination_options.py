@@ -28,7 +28,7 @@ class CoordinationSettings(msgspec.Struct, frozen=True, kw_only=True):
     backend: Annotated[
         Literal["sql", "tooz", "kubernetes"],
         Opt(
-            "sql: the database alone, no other service. tooz: etcd, ZooKeeper or Redis, too (backend_url). kubernetes: "
+            "sql: the database alone, no other service. tooz: also etcd, ZooKeeper or Redis (backend_url). kubernetes: "
             "Lease objects, too. The leases in the database decide in all cases."
         ),
     ] = "sql"
@@ -43,11 +43,11 @@ class CoordinationSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     kubeconfig: Annotated[
         str,
-        Opt("File that says how to reach Kubernetes, outside of it; empty: the service account of this pod."),
+        Opt("Kubeconfig file for processes outside Kubernetes; empty: this pod's service account."),
     ] = ""
     namespace: Annotated[
         str,
-        Opt("Namespace of the Lease objects, of one installation only; empty: that of the pod or of the kubeconfig."),
+        Opt("Namespace of the Lease objects, of one installation only; empty: the namespace of the pod or kubeconfig."),
     ] = ""
     session_timeout: Annotated[
         int,
@@ -69,7 +69,7 @@ def problem(coordination: CoordinationSettings) -> str:
         return f"[coordination] kubeconfig or namespace is set, but backend is {coordination.backend}"
     if coordination.backend == "kubernetes":
         missing = coordination.kubeconfig and not Path(coordination.kubeconfig).is_file()
-        return f"[coordination] kubeconfig: there is no file {coordination.kubeconfig}" if missing else ""
+        return f"[coordination] kubeconfig: file {coordination.kubeconfig} not found" if missing else ""
     if coordination.backend == "sql":
         return ""
     if not url:
@@ -93,7 +93,7 @@ def problem(coordination: CoordinationSettings) -> str:
     for name in _FILES:
         for path in options.get(name, ()):
             if not Path(path).is_file():
-                return f"[coordination] backend_url: there is no file {path}, which its option {name} names"
+                return f"[coordination] backend_url: file {path} (its option {name}) not found"
     return ""
 
 

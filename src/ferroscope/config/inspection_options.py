@@ -45,7 +45,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     ignored_macs: Annotated[
         tuple[str, ...],
         Opt(
-            "MAC addresses that several machines have, such as those of USB NICs of BMCs: they are kept in the "
+            "MAC addresses that several machines share, such as USB NICs of BMCs: they are kept in the "
             "inventory, but never become ports and never identify a machine. An address or its beginning, with ? for "
             "any digit; 'known' stands for those that Ferroscope knows. 'ferroscope status' reports others.",
             regex=IGNORED_PATTERN,
@@ -107,9 +107,9 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     callback_secret: Annotated[
         Literal["required", "optional", "off"],
         Opt(
-            "Secret of each inspection that its callback has to present. required: if the machine gets it with its "
+            "Whether a callback must present its inspection's secret. required: if the machine gets it with its "
             "boot parameters (virtual media; PXE with [boot] machine_script_url). optional: a callback without it is "
-            "accepted, one with a wrong secret is refused. off: there is none."
+            "accepted, one with a wrong secret is refused. off: no secret."
         ),
     ] = "required"  # noqa: S105  # a mode, not a password
     hold_contradicting_data: Annotated[
@@ -161,7 +161,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ),
     ] = ""
     forward_timeout: Annotated[
-        float, Opt("Seconds in which it has to answer; it processes the data before.", ge=0.1, le=600)
+        float, Opt("Timeout in seconds for its answer, which comes after it has processed the data.", ge=0.1, le=600)
     ] = 60.0
     forward_ca_file: Annotated[str, Opt("File with CA certificates for forward_unknown_to; empty: the system's.")] = ""
     retention: Annotated[
@@ -236,7 +236,7 @@ class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[inspection_rules]``: built-in rules, and what rules may read and call."""
 
     built_in_rules: Annotated[
-        str, Opt("YAML file with rules that run in addition to those of the API; read when a process starts.")
+        str, Opt("YAML file with rules that run in addition to the API's; read when a process starts.")
     ] = ""
     mask_secrets: Annotated[
         Literal["always", "never", "sensitive"],
@@ -264,8 +264,8 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[
         str,
         Opt(
-            "Base URL of another Bare Metal API that says which nodes exist: nodes that it no longer has are marked as "
-            "orphans, and deleted after delete_after. Only with backend = embedded; empty: none."
+            "Base URL of another Bare Metal API that defines which nodes exist: nodes that it no longer has are marked "
+            "as orphans, and deleted after delete_after. Only with backend = embedded; empty: none."
         ),
     ] = ""
     sync_period: Annotated[

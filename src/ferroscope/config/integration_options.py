@@ -71,7 +71,7 @@ class IronicSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 5
     retry_interval: Annotated[float, Opt("Seconds between these retries.", ge=0, le=60)] = 1.0
     lock_timeout: Annotated[
-        float, Opt("Seconds that a request waits for a node that Ironic has locked, before it counts as failed.", ge=0)
+        float, Opt("Seconds to wait for a node that Ironic has locked before the request fails.", ge=0)
     ] = 600.0
 
 

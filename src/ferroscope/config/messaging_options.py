@@ -191,7 +191,7 @@ class NotificationSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt(
             "A target of events, as JSON; may be repeated. name and url are required; the url of a webhook begins with "
-            "https:// or http://, that of OpenStack's notification bus with rabbit://. events: patterns of types, such "
+            "https:// or http://, OpenStack's notification bus with rabbit://. events: patterns of types, such "
             'as inspection.*; default: all. nodes: patterns of node fields, such as {"owner": "lab-*"}. Also: ca_file, '
             "timeout (seconds), connections. Of a webhook: secret, the key of the signature, as a file or a reference "
             "such as secret://file/webhook. Of RabbitMQ: exchange, topic, queues (quorum, durable or transient). "

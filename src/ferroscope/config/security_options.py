@@ -42,7 +42,7 @@ class KeystoneSettings(msgspec.Struct, frozen=True, kw_only=True):
     interface: Annotated[
         Literal["internal", "admin", "public"], Opt("Interface of the identity endpoint in the catalog.")
     ] = "internal"
-    cafile: Annotated[str, Opt("CA certificates for Keystone's certificate; empty: those of the system.")] = ""
+    cafile: Annotated[str, Opt("CA certificates for Keystone's certificate; empty: the system's.")] = ""
     certfile: Annotated[str, Opt("Client certificate for Keystone.")] = ""
     keyfile: Annotated[str, Opt("Its private key.")] = ""
     insecure: Annotated[bool, Opt("Do not verify Keystone's certificate. For tests only.")] = False
@@ -107,7 +107,7 @@ class SecretSettings(msgspec.Struct, frozen=True, kw_only=True):
     file_directory: Annotated[
         str,
         Opt(
-            "Directory of the source file. Everybody who may set driver_info can send each file below it to a BMC, so "
-            "it must hold nothing but passwords of BMCs."
+            "Directory of the source file. Callers who may set driver_info can send any file below it to a BMC, so "
+            "keep only BMC passwords there."
         ),
     ] = ""

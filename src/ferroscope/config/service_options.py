@@ -81,7 +81,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     member_ttl: Annotated[
         float, Opt("Seconds without a heartbeat after which a process is considered dead.", ge=0.5)
     ] = 6.0
-    graceful_timeout: Annotated[float, Opt("Seconds that running tasks have to finish after SIGTERM.", ge=0)] = 30.0
+    graceful_timeout: Annotated[float, Opt("Seconds for running tasks to finish after SIGTERM.", ge=0)] = 30.0
     reboot_throttle: Annotated[
         float, Opt("Minimum seconds between power-ons, across all hosts; 0: no throttling.", ge=0)
     ] = 0.0
@@ -141,16 +141,19 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=0.1,
         ),
     ] = 60.0
-    power_timeout: Annotated[float, Opt("Seconds that the power state has to change after a command.", ge=0.1)] = 60.0
+    power_timeout: Annotated[float, Opt("Timeout in seconds for a power state to change after a command.", ge=0.1)] = (
+        60.0
+    )
     soft_power_off_timeout: Annotated[
-        float, Opt("Seconds that an operating system has to shut down or restart after a soft power command.", ge=0.1)
+        float,
+        Opt("Timeout in seconds for an operating system to shut down or restart after a soft power command.", ge=0.1),
     ] = 600.0
     bmc_networks: Annotated[
         tuple[str, ...],
         Opt(
             "Networks of BMCs, such as 192.0.2.0/24,2001:db8::/64; drivers connect to no other address, whatever a "
-            "name resolves to. Empty: any address but those of this host, of its link, of groups and of the metadata "
-            "services of clouds, which must be listed."
+            "name resolves to. Empty: any address except loopback, link-local, multicast and cloud metadata addresses, "
+            "which must be listed."
         ),
     ] = ()
     allow_http_passwords: Annotated[

@@ -11,12 +11,13 @@ nothing has no transaction; its event, if any, is appended afterwards.
 from __future__ import annotations
 
 import uuid
-from contextvars import ContextVar
 from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import AuditEvent
+from ferroscope.core.model import LeaseProof
 
 # Seconds for which a receipt is kept: of a call with a key, and of another one.
 KEPT_SECONDS: Final = 86_400.0
@@ -64,9 +65,6 @@ class RepeatedCallError(Exception):
     """The call with this ID has been committed before."""
 
 
-RECEIPT: Final[ContextVar[Receipt | None]] = ContextVar("RECEIPT", default=None)
-
-
 class Audited:
     """The event of a call; ``recorded`` once it is committed. ``by``: who is shown in the node's timeline, or ""."""
 
@@ -79,4 +77,17 @@ class Audited:
         return "" if self.event.method == "none" else self.event.user
 
 
-PENDING: Final[ContextVar[Audited | None]] = ContextVar("PENDING", default=None)
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call of the API demands of each of its transactions; see ``Store.on_behalf_of``.
+
+    ``lease``: the store holds it first, so the change depends on it. ``audited`` and ``receipt`` are written with the
+    change. ``traced`` is None if calls are not traced.
+    """
+
+    lease: LeaseProof | None = None
+    audited: Audited | None = None
+    receipt: Receipt | None = None
+    traced: TracedCall | None = None
+
+
+NO_CALL: Final = CallContext()

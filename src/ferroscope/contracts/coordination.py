@@ -5,14 +5,7 @@ The leases in SQL are the only truth about who leads. A coordination service onl
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import Final, Protocol
-
-from ferroscope.core.model import LeaseProof
-
-# The lease on which all that this thread writes depends: the store holds it first in each transaction.
-PRECONDITION: Final[ContextVar[LeaseProof | None]] = ContextVar("PRECONDITION", default=None)
-
+from typing import Protocol
 
 # Coordination services, such as etcd, ZooKeeper or Redis; hints on who is alive, sooner than a lease expires.
 

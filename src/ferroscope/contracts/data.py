@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, Literal, NewType, TypeVar
+from typing import Final, Generic, Literal, NewType, TypeVar
 
 import msgspec
+
+from ferroscope.core.node import Document
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -71,7 +73,7 @@ class SearchMatch(msgspec.Struct, frozen=True):
     name: str | None
     provision_state: str
     maintenance: bool
-    hardware: dict[str, Any]
+    hardware: Document
 
 
 class CableEnd(msgspec.Struct, frozen=True, gc=False):

@@ -10,16 +10,20 @@ from ferroscope.core.model import Lease
 from ferroscope.core.reasons import Reason
 
 
-class StoreUnavailableError(Exception):
-    """The store is unreachable, locked, full or read-only; nothing was changed. Retry later."""
+class StoreError(Exception):
+    """The store failed. Its two kinds differ in what is stored now: whoever writes decides about each of them."""
 
     def __init__(self, message: str, fault: DatabaseFault = DatabaseFault.UNAVAILABLE) -> None:
         self.failure = DatabaseFailure(fault, message)
         super().__init__(message)
 
 
-class OutcomeUnknownError(StoreUnavailableError):
-    """The change may have been stored: the answer to COMMIT was lost, and what became of it could not be found out."""
+class StoreUnavailableError(StoreError):
+    """The store is unreachable, locked, full or read-only. Nothing was changed: retry later."""
+
+
+class OutcomeUnknownError(StoreError):
+    """The answer to COMMIT was lost. The change may have been stored: find out before you repeat it."""
 
 
 class ConflictError(Exception):
@@ -72,7 +76,7 @@ class LeaseLostError(Exception):
 
 
 class StaleLeaseError(Exception):
-    """The caller required this lease (``contracts.coordination.PRECONDITION``) and no longer holds it."""
+    """The caller required this lease (``CallContext.lease``) and no longer holds it."""
 
     def __init__(self, name: str, epoch: int) -> None:
         self.name = name

@@ -15,7 +15,7 @@ An exporter is a class of an installed package, found by the entry point of its 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 import msgspec
 
@@ -49,5 +49,5 @@ class Exporter(Protocol):
     def fields(self) -> Collection[str]:
         """The fields of the API that the nodes shall have; ``uuid`` and ``name`` are always there."""
 
-    def write(self, nodes: Iterable[Mapping[str, Any]], output: BinaryIO) -> None:
+    def write(self, nodes: Iterable[Mapping[str, object]], output: BinaryIO) -> None:
         """Write all nodes to ``output``, which cannot seek; ``ExportError``."""

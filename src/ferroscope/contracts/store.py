@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -23,8 +23,8 @@ class OldRows(msgspec.Struct, frozen=True):
     ``is_last``: no page follows now. However many rows are kept, reading a page takes as long.
     """
 
-    keys: Sequence[Any]
-    after: Any
+    keys: Sequence[str]
+    after: object
     is_last: bool
 
 
@@ -40,7 +40,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     pagination is stable.
     """
 
-    filters: dict[str, Any] = {}
+    filters: Mapping[str, object] = {}
     before: dict[str, float] = {}
     project: str | None = None
     attributes: dict[str, str] = {}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextvars import ContextVar
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -48,15 +47,11 @@ class Tracer(Protocol):
         """Take a span, to be sent later or never."""
 
 
-class Call(msgspec.Struct):
+class TracedCall(msgspec.Struct):
     """A call of the API: the caller's ``traceparent``, "" if there is none that counts; the inspection it concerns."""
 
     traceparent: str = ""
     inspection: Inspection | None = None
-
-
-# The call that this thread carries out; None if calls are not traced.
-CALL: Final[ContextVar[Call | None]] = ContextVar("CALL", default=None)
 
 
 def valid_traceparent(traceparent: str) -> str:

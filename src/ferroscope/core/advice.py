@@ -75,7 +75,7 @@ def hint(node: Mapping[str, Any], called: str = "", obstacle: Finding | None = N
     ``obstacle``: what keeps the service from continuing with the node; see ``problems.find_obstacle``.
     """
     if obstacle is not None:
-        waits = "It waits: " if node["provision_state"] in BUSY else ""
+        waits = "It is waiting: " if node["provision_state"] in BUSY else ""
         return f"{waits}{obstacle.summary}. {obstacle.advice[:1].upper()}{obstacle.advice[1:]}."
     reason = reason_of(node["last_error"])
     return EXPLANATIONS[reason].hint if reason else _of_no_reason(node, called)
@@ -83,17 +83,17 @@ def hint(node: Mapping[str, Any], called: str = "", obstacle: Finding | None = N
 
 def _of_no_reason(node: Mapping[str, Any], called: str) -> str:
     if called:
-        return f"Meanwhile {called} called: one may be this node's machine, with other MAC addresses."
+        return f"Meanwhile {called} called. One may be this node's machine, with other MAC addresses."
     state = node["provision_state"]
     if node["inbox"]:
-        return "It was discovered, and waits in the inbox until somebody approves or rejects it."
+        return "It was discovered and is in the inbox. Approve or reject it."
     if state == Provision.INSPECT_WAIT:
-        return "It waits for the callback of its ramdisk."
+        return "It is waiting for its ramdisk to call back."
     if state in BUSY:
         return "It is in progress."
     if state == Provision.ENROLL:
-        return "It was enrolled; its BMC has not been tried yet."
-    return "Nothing is wrong with it."
+        return "It is enrolled. Its BMC has not been verified yet."
+    return "No problem is known."
 
 
 def commands(

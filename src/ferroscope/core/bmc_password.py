@@ -74,7 +74,7 @@ def problem(password: str) -> str | None:
     if not MIN_CHARACTERS <= len(password) <= MAX_CHARACTERS:
         return f"it must have {MIN_CHARACTERS} to {MAX_CHARACTERS} characters"
     if not all("!" <= sign <= "~" for sign in password):
-        return "it may have ASCII letters, digits and punctuation only, because BMCs differ in what else they accept"
+        return "use only ASCII letters, digits and punctuation: BMCs differ in what else they accept"
     return "it is the mask of a password" if set(password) == set(MASK) else None
 
 

@@ -44,7 +44,7 @@ _SERVICE_PATH: Final = re.compile(
 )
 _PORT: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 _ADVICE: Final = (
-    "two nodes at one BMC would power the same machine on and off against each other; correct one of the addresses, or "
+    "two nodes with one BMC would fight over the power of one machine; correct one of the addresses, or "
     f"name the system of each (redfish_system_id), or set driver_info/{ALLOW_SHARED} to true (--allow-shared-bmc)"
 )
 
@@ -273,7 +273,7 @@ def redfish_url(address: str) -> SplitResult:
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
     except ValueError:
-        raise ValueError("what is in brackets must be an IPv6 address, as in https://[2001:db8::1]") from None
+        raise ValueError("brackets must contain an IPv6 address, as in https://[2001:db8::1]") from None
     host = parts.netloc.rpartition("@")[2]
     if parse_address(host) is not None and ":" in host:
         raise ValueError(f"write an IPv6 address in brackets: {parts.scheme}://[{host}]")

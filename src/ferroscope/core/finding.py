@@ -133,8 +133,8 @@ def left_running(members: Sequence[Member], now: float) -> Finding | None:
         "note",
         f"the database is as running processes left it at {at:%Y-%m-%d %H:%M} UTC: it was restored from a backup, or "
         "they all ended at once",
-        "machines may have called back since, and their inspections wait in vain: list them with 'ferroscope node list "
-        "--state inspecting', then abort or repeat them",
+        "machines may have called back since, and their inspections will time out: list them with 'ferroscope node "
+        "list --state inspecting', then abort or repeat them",
     )
 
 

@@ -236,7 +236,7 @@ def _several(
             if are_one
             else "If machines share one of these, add it to [inspector] ignored_macs; otherwise delete the wrong port"
         )
-        message = f"{subject} match several nodes, and nothing tells which machine this is: {shown}. {advice}"
+        message = f"{subject} match several nodes, and no evidence tells which machine this is: {shown}. {advice}"
     return LookupRefusal(Reason.LOOKUP_AMBIGUOUS, message, uuids)
 
 

@@ -78,7 +78,7 @@ _WORDS: Final = {
     Cause.STOPPED: "its worker was stopped",
     Cause.SILENT_HOST: "the host or the network of its worker failed",
     Cause.OUTAGE: "outage of the database",
-    Cause.RETURNED: "its worker was cut off for a while",
+    Cause.RETURNED: "its worker was disconnected for a while",
 }
 
 

@@ -132,7 +132,7 @@ def find_obstacle(node: Mapping[str, Any], status: Mapping[str, Any]) -> Finding
     state = node["provision_state"]
     if state not in BUSY or state == Provision.INSPECT_WAIT or not 0 < slots <= busy:
         return None
-    summary = f"all {many(slots, 'slot')} of the workers for BMCs are busy: requests wait for their turn"
+    summary = f"all {many(slots, 'BMC slot')} of the workers are busy; requests are waiting"
     return Finding("slots-busy", "note", summary, "wait, or start another worker: ferroscope worker")
 
 
@@ -171,7 +171,7 @@ def _list_dead_members(facts: Facts, alive: Sequence[Member]) -> Iterator[Findin
     if facts.failure is not None:
         fault = facts.failure.fault
         summary = f"{facts.process} cannot write to the database: {facts.failure.message}"
-        advice = f"{fault.advice}; for more, run on its host: ferroscope doctor"
+        advice = f"{fault.advice}; for details, run on its host: ferroscope doctor"
         yield Finding(DATABASE_CODES[fault], "wrong", summary, advice)
         return
     if not any(member.works for member in alive):
@@ -191,14 +191,12 @@ def _list_leases(facts: Facts, alive: Sequence[Member]) -> Iterator[Finding]:
             # A filter that was stopped has released its lease.
             if lease.holder is not None and not (lease.held and decode_record(lease.data).open):
                 network = lease.name.removeprefix(LEASE_PREFIX)
-                summary = (
-                    f"the PXE filter of the network {network} is not open on any host: machines cannot boot from it"
-                )
+                summary = f"the PXE filter of network {network} is not open on any host: machines cannot boot from it"
                 advice = "check the log of ferroscope pxe-filter on the boot hosts"
                 yield Finding("pxe-filter-closed", "wrong", summary, advice)
         elif lease.name in tasks and not lease.held and (free := facts.now - lease.expires_at) > MISSING_LEADER_SECONDS:
             summary = f"no process has led {lease.name} for {free:.0f} s"
-            advice = "check the log of the workers for this lease; then run on their hosts: ferroscope doctor"
+            advice = "check the workers' logs for this lease, then run on their hosts: ferroscope doctor"
             yield Finding("lease-not-held", "wrong", summary, advice)
 
 
@@ -209,7 +207,7 @@ def _list_queues(facts: Facts, alive: Sequence[Member]) -> Iterator[Finding]:
             continue
         summary = f"waiting {row.event} requests: {row.waiting}; the oldest is {facts.now - row.oldest:.0f} s old"
         slots, busy = count_slots(member.lanes.get(lane_of(row.event), {}) for member in alive)
-        advice = "check the log of the workers, and silent BMCs: ferroscope top"
+        advice = "check the workers' logs, and silent BMCs: ferroscope top"
         if 0 < slots <= busy:
             summary += f"; all {many(slots, 'slot')} of the workers are busy"
             advice = "wait, or start another worker: ferroscope worker"

@@ -1,4 +1,4 @@
-"""Which NIC is connected to which port of which switch, from the search index: counted by the database, or as links.
+"""Cabling: the connections between NICs and switch ports, from the search index, as counts or as links.
 
 Texts are as the index has them, in lower case. A switch is selected by a part of its name, or by all of it.
 """

@@ -27,8 +27,8 @@ _i, _w, _f = schema.inspections.c, schema.web_sessions.c, schema.refused_callers
 _LIST = select(*_STEP.columns).order_by(_c.id)
 _ADD = insert(schema.clock_steps)
 _TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
-# The clock as the transaction began, and no function of the database: PostgreSQL uses no index for what may change
-# while a statement runs.
+# The clock when the transaction began, as a value. With a function that may change during a statement, PostgreSQL would
+# not use an index.
 _NOW: Final[Any] = bindparam("_now", type_=Double())
 _SHORTEN: Final = (
     update(schema.leases).where(_l.expires_at > _NOW + _l.duration).values(expires_at=_NOW + _l.duration),
@@ -45,7 +45,7 @@ _SHORTEN: Final = (
 
 
 def _shift(table: Any, column: Any, *where: Any) -> Any:
-    """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock.
+    """Return the UPDATE that shifts the times in ``column``, except recent ones, which were read from the new clock.
 
     None is shifted past the present: it is from before an earlier step that no process noticed.
     """

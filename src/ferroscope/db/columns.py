@@ -1,4 +1,4 @@
-"""What the tables are made of: their metadata, the types of columns, and the options of databases."""
+"""Parts of the tables: their metadata, the types of columns, and the options of databases."""
 
 from __future__ import annotations
 

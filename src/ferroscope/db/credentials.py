@@ -95,7 +95,7 @@ _GET = select(*_SESSION.columns).where(_s.id == bindparam("id"), _s.expires_at >
 _ENDED_SESSION = (
     select(_s.id).where(_s.expires_at < bindparam("before")).order_by(_s.expires_at).limit(bindparam("limit"))
 )
-# More than can have come together since the last login of a user, even if many happened at the same time.
+# Sessions deleted by one login: more than simultaneous logins of one user can add beyond the limit.
 _MOST_AT_ONCE = 1000
 _OLDEST = (
     select(_s.id)

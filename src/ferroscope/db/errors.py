@@ -63,7 +63,7 @@ def described(error: DBAPIError) -> str:
 ErrorClass = Literal["busy", "unavailable", "other"]
 
 _PG_BUSY: Final = {"40001", "40P01", "55P03"}
-# The server's own trouble: no connection, no resources, somebody has intervened, its disk or a file has failed.
+# The server's own trouble: no connection, no resources, an administrator's command, a failed disk or file.
 _PG_CLASSES: Final = ("08", "53", "57", "58")
 # A table or schema is missing, or access is denied, while a backup is restored or an administrator changes something.
 _PG_ABSENT: Final = {"3F000", "42501", "42P01"}
@@ -136,7 +136,7 @@ def read_fault(error: DBAPIError, message: str) -> DatabaseFault:
 
 
 def _of_connecting(error: DBAPIError) -> bool:
-    """Whether there was no connection yet: whatever the server says, no statement of ours is the reason."""
+    """Whether there was no connection yet: whatever the server says, our statements are not the reason."""
     return error.statement is None and isinstance(error, OperationalError)
 
 

@@ -1,24 +1,25 @@
-"""Statements on their way to the driver: those that begin and end transactions, and compiled ones.
-
-All bypass SQLAlchemy's execution, which is too slow. BEGIN and COMMIT need no separate round trips: see ``session``.
-
-A sender sends several in one round trip: see ``postgresql``, ``mariadb`` and ``sqlite``.
-"""
+"""Statements on their way to the driver. They bypass SQLAlchemy's execution, which is too slow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from sqlalchemy import Connection, Dialect, Engine
+from sqlalchemy import URL, Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.db.spellings import NOW
+from ferroscope.config.options import DatabaseSettings
+
+# Seconds until an idle connection is probed, between probes, and the number of probes; by libpq's names.
+KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+# A server that works has ended a statement at its time limit. Callers of a silent server are told soon after that.
+ANSWER_GRACE_SECONDS: Final = 0.5
 
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
+Send = Callable[[Connection, Sequence["Command"]], list[Result]]
 
 
 class Command(msgspec.Struct, eq=False):
@@ -36,8 +37,8 @@ class Command(msgspec.Struct, eq=False):
 class CommandError(Exception):
     """The statement at index ``place`` failed; later ones were not executed. ``cause`` is the driver's error.
 
-    ``results`` are those of the statements before it, as far as they are known. The first ``sent`` statements may have
-    been executed, if the connection is broken; those after them certainly were not.
+    ``results`` are the known results of the statements before it. If the connection is broken, the first ``sent``
+    statements may have been executed; later ones certainly were not.
     """
 
     def __init__(
@@ -50,55 +51,50 @@ class CommandError(Exception):
         self.sent = place + 1 if sent is None else sent
 
 
-class Send(Protocol):
-    def __call__(self, connection: Connection, commands: Sequence[Command]) -> list[Result]:
+class Database(Protocol):
+    """What differs between the databases when statements are sent; each has a module of this shape.
+
+    ``connect_arguments`` returns the URL with its driver, and the arguments of a connection. ``listen`` prepares each
+    new connection of an engine.
+    """
+
+    def connect_arguments(self, url: URL, settings: DatabaseSettings) -> tuple[URL, dict[str, Any]]: ...
+    def listen(self, engine: Engine, settings: DatabaseSettings) -> None: ...
+
+    def opening(self, write: bool, durable: bool, snapshot: bool, /) -> Sequence[Command]:
+        """Return the statements that begin a transaction; but on SQLite, the last one returns the database's clock.
+
+        Without ``snapshot`` a read has no transaction, and that is the only statement.
+        """
+
+    def closing(self, woken: Collection[str], /) -> Sequence[Command]:
+        """Return COMMIT, and what is sent after it to publish the messages in ``woken``."""
+
+    def send(self, connection: Connection, commands: Sequence[Command]) -> list[Result]:
         """Execute the commands in this order; ``CommandError``."""
 
 
-def _begins(*texts: str) -> Sequence[Command]:
-    """Return the statements; the last one returns the database's clock."""
+def database_of(family: str) -> Database:
+    """Return the module of a database, by its name in URLs; ``ImportError`` if its driver is not installed."""
+    if family == "sqlite":
+        from ferroscope.db import sqlite
+
+        return sqlite
+    if family == "postgresql":
+        from ferroscope.db import postgresql
+
+        return postgresql
+    from ferroscope.db import mariadb
+
+    return mariadb
+
+
+def begins(*texts: str) -> Sequence[Command]:
+    """Return the statements that begin a transaction; the last one returns the database's clock."""
     return [Command(text, {}, answers=text is texts[-1], begins=True) for text in texts]
 
 
-_PG_NOW: Final = f"SELECT {NOW['postgresql']}"
-_MYSQL_NOW: Final = f"SELECT {NOW['mysql']}"
-# A write has the session's isolation level, READ COMMITTED (see ``engine``).
-_MYSQL_WRITE: Final = _begins("START TRANSACTION", _MYSQL_NOW)
-# (write, durable) -> the statements. All statements of a read see the same snapshot.
-_POSTGRESQL: Final = {
-    (True, True): _begins("BEGIN ISOLATION LEVEL READ COMMITTED", _PG_NOW),
-    (True, False): _begins("BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit TO OFF", _PG_NOW),
-    (False, False): _begins("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _PG_NOW),
-}
-_MYSQL: Final = {
-    (True, True): _MYSQL_WRITE,
-    (True, False): _MYSQL_WRITE,
-    (False, False): _begins(
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-        "START TRANSACTION READ ONLY",
-        _MYSQL_NOW,
-    ),
-}
-_SQLITE_WRITE: Final = Command("BEGIN IMMEDIATE", {}, answers=False, begins=True)
-_SQLITE_READ: Final = Command("BEGIN", {}, answers=False, begins=True)
 COMMIT: Final = Command("COMMIT", {}, answers=False)
-# Several units of work in one transaction of SQLite.
-SAVEPOINT: Final = (Command("SAVEPOINT unit", {}, answers=False, begins=True),)
-RELEASE: Final = (Command("RELEASE unit", {}, answers=False),)
-
-
-def opening(family: str, *, write: bool, durable: bool, snapshot: bool) -> Sequence[Command]:
-    """Return the statements that begin a transaction; but on SQLite, the last one returns the database's clock.
-
-    Without ``snapshot`` a read has no transaction, and that is the only statement. On SQLite a write acquires the write
-    lock first (BEGIN IMMEDIATE): upgrading a read lock later could deadlock.
-    """
-    if family == "sqlite":
-        if write:
-            return (_SQLITE_WRITE,)
-        return (_SQLITE_READ,) if snapshot else ()
-    statements = (_POSTGRESQL if family == "postgresql" else _MYSQL)[write, durable]
-    return statements if write or snapshot else statements[-1:]
 
 
 def rollback(connection: Connection) -> None:
@@ -107,43 +103,16 @@ def rollback(connection: Connection) -> None:
         return
     try:
         if connection.dialect.name != "sqlite" or _driver(connection).in_transaction:
-            _run(connection, "ROLLBACK")
+            execute(connection, "ROLLBACK")
     except DBAPIError:
         connection.invalidate()
-
-
-def begin(connection: Connection) -> None:
-    """Begin to write to SQLite."""
-    _run(connection, _SQLITE_WRITE.text)
-
-
-def commit(connection: Connection) -> None:
-    """Commit what was written to SQLite."""
-    _run(connection, COMMIT.text)
-
-
-def undo(connection: Connection) -> None:
-    """Undo what was written since ``SAVEPOINT``, unless SQLite has rolled back the whole transaction."""
-    if not is_open(connection):
-        return
-    try:
-        _run(connection, "ROLLBACK TO unit")
-        _run(connection, "RELEASE unit")
-    except DBAPIError:
-        rollback(connection)  # nothing of it may be committed with the others
-        raise
-
-
-def is_open(connection: Connection) -> bool:
-    """Whether a transaction of SQLite has not ended."""
-    return not connection.invalidated and bool(_driver(connection).in_transaction)
 
 
 def _driver(connection: Connection) -> Any:
     return connection.connection.dbapi_connection
 
 
-def _run(connection: Connection, statement: str) -> None:
+def execute(connection: Connection, statement: str) -> None:
     """Execute on the driver's connection; raise errors as SQLAlchemy's."""
     driver, dialect = _driver(connection), connection.dialect
     try:

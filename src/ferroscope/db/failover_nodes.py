@@ -1,4 +1,4 @@
-"""The nodes of clusters whose failures are dealt with: see ``core.failover_node``."""
+"""The watched nodes of clusters: see ``core.failover_node``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FailoverNodes:
         return _decode(self._tx.run(_ELSEWHERE, {"cluster": cluster}))
 
     def named(self, cluster: str, names: Iterable[str]) -> Sequence[FailoverNode]:
-        """Return those of these nodes that are known."""
+        """Return the stored nodes among these."""
         asked = [self._tx.ask(_ONE, {"cluster": cluster, "node": name}) for name in names]
         return [node for pending in asked for node in _decode(pending.answer())]
 

@@ -1,22 +1,40 @@
-"""The inspections of all nodes, and the event journal, in SQL."""
+"""The inspections of all nodes, their timelines, and the parts of their data that the database holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, exists, func, insert, not_, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    LargeBinary,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
 
-from ferroscope.contracts.calls import PENDING
+from ferroscope.contracts.data import Held, Later, Packed, Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import OldRows, Query
 from ferroscope.core.model import Entry, Inspection
-from ferroscope.core.states import State
+from ferroscope.core.states import TERMINAL, State
 from ferroscope.core.values import new_uuid, storable
 from ferroscope.db import mapping, schema
-from ferroscope.db.mapping import Mapper, page, sizes
+from ferroscope.db.mapping import Mapper, one_of, page, several, sizes
 from ferroscope.db.session import Session
+from ferroscope.db.spellings import LARGEST_VALUE, upsert
 
 INSPECTION = Mapper(Inspection, schema.inspections)
 
@@ -199,7 +217,7 @@ _RECOUNT = (
 
 
 class Journal:
-    """The event journal: append-only, but for an entry that counts what has no entry of its own.
+    """The event journal: append-only, except that ``recount`` changes an entry that counts.
 
     Entries are deleted with their node or inspection, or by age.
     """
@@ -207,6 +225,7 @@ class Journal:
     def __init__(self, tx: Session) -> None:
         self._tx = tx
         self._unwritten: list[Entry] = []
+        tx.at_end.append(self.write)
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Append these entries in order, with the transaction's time."""
@@ -221,8 +240,10 @@ class Journal:
 
     def write(self) -> None:
         """Write the appended entries in as few statements as possible."""
+        if not self._unwritten:
+            return
         entries, self._unwritten = self._unwritten, []
-        audited, now = PENDING.get(), self._tx.now if entries else 0.0
+        audited, now = self._tx.call.audited, self._tx.now
         by = "" if audited is None or not audited.by else f"{audited.by} via "
         rows = [
             (
@@ -261,3 +282,116 @@ class Journal:
     def remove(self, ids: Sequence[int]) -> int:
         """Delete these entries; return their number."""
         return int(self._tx.connection.execute(_DELETE_OLD, {"ids": ids}).rowcount)
+
+
+# Inspection data.
+
+# See ``contracts.data.packed``.
+_CODEC: Final = "zlib"
+
+_d = schema.inspection_data.c
+_APPEND_PART = (
+    update(schema.inspection_data)
+    .where(_d.inspection == bindparam("_inspection"), _d.part == bindparam("_part"))
+    .values(content=_d.content.concat(bindparam("_more", type_=LargeBinary())))
+)
+_HELD = select(_d.inspection, _d.part, _d.node, _d.created_at).order_by(_d.inspection, _d.part)
+_HELD_OF_ENDED = (
+    _HELD.join(schema.inspections, _i.uuid == _d.inspection)
+    .where(
+        or_(*(_i.state == state.value for state in sorted(TERMINAL))),
+        _d.inspection >= bindparam("inspection"),
+        or_(_d.inspection > bindparam("inspection"), _d.part > bindparam("part")),
+    )
+    .limit(bindparam("page_limit"))
+)
+_HELD_OF_NODE = _HELD.where(_d.node == bindparam("node"))
+_DROP = delete(schema.inspection_data).where(
+    _d.inspection == bindparam("inspection"), _d.part == bindparam("part"), _d.created_at == bindparam("at")
+)
+_o = schema.objects.c
+_LOGS = (_d.inspection.in_(bindparam("uuids", expanding=True)), _d.part == "logs")
+_LOG_OBJECTS = (_o.inspection.in_(bindparam("uuids", expanding=True)), _o.part == "logs", _o.state == "stored")
+_WITH_LOGS = (select(_d.inspection).where(*_LOGS), select(_o.inspection).where(*_LOG_OBJECTS))
+_DELETE_LOGS = delete(schema.inspection_data).where(*_LOGS)
+_DISCARD_LOGS = update(schema.objects).where(*_LOG_OBJECTS).values(state="discarded", at=bindparam("_now"))
+
+
+@lru_cache(maxsize=16)
+def _load(parts: int) -> Select[Any]:
+    return select(_d.part, _d.codec, _d.content).where(
+        _d.inspection == bindparam("inspection"), one_of(_d.part, "part", parts)
+    )
+
+
+class InspectionData:
+    """The parts of an inspection's data, as JSON bytes; each inspection has at most one of each.
+
+    ``inventory`` is never changed; ``unprocessed`` is the rest of the ramdisk's callback; ``plugin_data`` is that after
+    the hooks; ``out_of_band`` is the BMC's inventory. ``logs`` is the ramdisk's log archive as received: tar, not JSON.
+    """
+
+    def __init__(self, tx: Session) -> None:
+        self._tx = tx
+
+    def save(self, inspection: str, node: str, parts: Mapping[Part, Packed]) -> None:
+        """Store or replace these parts."""
+        if not parts:
+            return
+        # A value that exceeds the database's packet size is written in pieces: the first replaces the stored content,
+        # the others are appended to it in the same transaction.
+        size = LARGEST_VALUE[self._tx.dialect.name]
+        rows, rests = [], []
+        for part, packed in parts.items():
+            key = {"inspection": inspection, "part": part}
+            first = packed[:size]
+            rows.append(key | {"node": node, "codec": _CODEC, "content": first, "created_at": self._tx.now})
+            rests += [
+                {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
+                for start in range(size, len(packed), size)
+            ]
+        for row in rows:
+            self._tx.ask(upsert(self._tx.dialect.name, schema.inspection_data), row)
+        for rest in rests:
+            self._tx.ask(_APPEND_PART, rest)
+
+    def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
+        """Return the parts that are stored in the database; for other parts see ``Objects``."""
+        return self.load_later(inspection, parts).get()
+
+    def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
+        """Like ``load``, but read later; see ``Later``."""
+        pending = self._tx.ask(_load(len(parts)), {"inspection": inspection} | several("part", tuple(parts)))
+        return Later(lambda: {part: zlib.decompress(content) for part, _codec, content in pending.answer()})
+
+    def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
+        """Return parts of ended inspections after ``after``, ordered by (inspection, part)."""
+        parameters = {"inspection": after[0], "part": after[1], "page_limit": limit}
+        return [_to_held(row) for row in self._tx.run(_HELD_OF_ENDED, parameters)]
+
+    def of_node(self, node: str) -> Sequence[Held]:
+        """Return all parts of the node that are stored in the database, without content."""
+        return [_to_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
+
+    def find_logs(self, uuids: Sequence[str]) -> list[str]:
+        """Return those of these inspections that have ``logs``, here or in an object store."""
+        execute = self._tx.connection.execute
+        queries = _WITH_LOGS if uuids else ()
+        return sorted({uuid for query in queries for uuid in execute(query, {"uuids": uuids}).scalars()})
+
+    def remove_logs(self, uuids: Sequence[str]) -> int:
+        """Delete the ``logs`` of these inspections, and discard their objects; return the number of inspections."""
+        execute = self._tx.connection.execute
+        execute(_DISCARD_LOGS, {"uuids": uuids, "_now": self._tx.now})
+        execute(_DELETE_LOGS, {"uuids": uuids})
+        return len(uuids)
+
+    def drop(self, held: Held) -> bool:
+        """Delete this part if it has not been replaced since it was read; return whether it was deleted."""
+        parameters = {"inspection": held.inspection, "part": held.part, "at": held.at}
+        return self._tx.run(_DROP, parameters).rowcount == 1
+
+
+def _to_held(row: Any) -> Held:
+    inspection, part, node, at = row
+    return Held(inspection=inspection, part=part, node=node, at=at)

@@ -224,7 +224,7 @@ class Leases:
         return forgotten
 
     def candidates(self, name: str) -> Sequence[Candidate]:
-        """Return who asked for the lease and was refused, and still counts as waiting for it, by name."""
+        """Return the candidates that were refused the lease and still wait for it, by name."""
         return [Candidate(*row) for row in self._tx.run(_CANDIDATES, {"_name": name})]
 
     def add_candidate(self, name: str, holder: str, seconds: float) -> None:

@@ -110,7 +110,7 @@ def left_behind(settings: DatabaseSettings) -> Path | None:
         return None
     try:
         old = Path(load.DATABASE_NAME).absolute()
-    except FileNotFoundError:  # the working directory was deleted, as by who installs another release there
+    except FileNotFoundError:  # the working directory was deleted, for example to install another release
         return None
     return None if not old.is_file() or (file.exists() and file.samefile(old)) else old
 
@@ -137,7 +137,7 @@ def watched(settings: DatabaseSettings) -> Callable[[], str]:
     def look() -> str:
         try:
             present = _identity(path)
-        except OSError:  # whether it is there cannot be seen now; those who use it say what is wrong
+        except OSError:  # the check is impossible now; the next use reports what is wrong
             return ""
         if present == opened:
             lost = _find_deleted(real)

@@ -1,4 +1,4 @@
-"""The tables of what is known of machines: nodes, ports, inspections and their data, the journal; see ``schema``."""
+"""The tables about machines: nodes, ports, inspections and their data, the journal; see ``schema``."""
 
 from __future__ import annotations
 
@@ -159,6 +159,15 @@ search_index = Table(
         "node",
         postgresql_where=text("kind = 'nic'"),
         sqlite_where=text("kind = 'nic'"),
+    ),
+    # That column of the row of a machine itself is its serial number.
+    Index(
+        "ix_search_index_serials",
+        "kind",
+        "t3",
+        "node",
+        postgresql_where=text("kind = 'node'"),
+        sqlite_where=text("kind = 'node'"),
     ),
     # Those columns of a NIC are the switch and its port at the other end.
     Index(

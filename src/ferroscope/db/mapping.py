@@ -257,8 +257,8 @@ def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:
 def padded(values: Sequence[V]) -> tuple[V, ...]:
     """Return the values, the last one repeated so that their number is a power of two.
 
-    For an ``IN`` whose length clients choose: its statement then has ten shapes instead of five hundred, each of which
-    would be compiled and cached, here and on the server.
+    For an ``IN`` whose length clients choose. Its statement then has ten shapes instead of five hundred; each shape is
+    compiled and cached, here and on the server.
     """
     if not values:
         return ()
@@ -347,7 +347,7 @@ def _after(sort: ColumnElement[Any], ties: Sequence[Any], *, null: bool, descend
     value = bindparam("after_0")
     later: ColumnElement[bool] = compare(sort, value)
     if ties:
-        # The first condition alone is one for which every database begins to read an index in the middle.
+        # Only because of the first condition, every database begins to read the index in the middle.
         from_there = operator.le if descending else operator.ge
         later = and_(from_there(sort, value), or_(later, beyond))
     return or_(later, sort.is_(None)) if descending and _is_nullable(sort) else later

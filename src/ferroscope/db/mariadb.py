@@ -4,23 +4,82 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pymysql
 from pymysql.constants import CR
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection, Engine, event
 
-from ferroscope.db.executor import Command, CommandError, Result
-from ferroscope.db.replication import is_galera
+from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, Command, CommandError, Result, begins
+from ferroscope.db.replication import is_galera, watch_galera
+from ferroscope.db.spellings import NOW
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
+# PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
+# text (see ``send``).
+_FOUND_ROWS: Final = 1 << 1
+_MULTI_STATEMENTS: Final = 1 << 16
 # Characters in one packet; the server's limit is ``spellings.MIN_PACKET_BYTES``.
 _MAX_PACKET_BYTES: Final = 4 * 1024 * 1024
 # The driver's own error numbers.
 _CLIENT_ERRORS: Final = range(2000, 3000)
 # Those after which the server has not got the whole text, and executes none of it.
 _NOT_SENT: Final = (0, CR.CR_SERVER_GONE_ERROR)
+
+
+def connect_arguments(url: URL, settings: DatabaseSettings) -> tuple[URL, dict[str, Any]]:
+    """Return the URL with its driver, and the arguments of a connection."""
+    return url if "+" in url.drivername else url.set(drivername="mysql+pymysql"), session_arguments(settings)
+
+
+def session_arguments(settings: DatabaseSettings) -> dict[str, Any]:
+    """Return the arguments of a connection, with a time limit for each wait."""
+    seconds = max(1, int(settings.statement_timeout))
+    # Only MariaDB executes the text in /*M! */. A session that is idle within a transaction must not keep its locks:
+    # its host may have failed, or its process may be stopped.
+    session = (
+        "SET SESSION time_zone='+00:00',"
+        f" innodb_lock_wait_timeout={seconds},"
+        f" /*M!100301 max_statement_time={seconds}, idle_transaction_timeout={seconds}, */"
+        " sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';"
+        " SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    )
+    return {
+        "charset": "utf8mb4",
+        "client_flag": _FOUND_ROWS | _MULTI_STATEMENTS,
+        "connect_timeout": settings.connect_timeout,
+        "read_timeout": seconds + ANSWER_GRACE_SECONDS,
+        "write_timeout": seconds + ANSWER_GRACE_SECONDS,
+        "init_command": session,
+    }
+
+
+def listen(engine: Engine, settings: DatabaseSettings) -> None:
+    """Prepare each new connection of the engine."""
+    watch_galera(engine)
+    event.listen(engine, "do_connect", connect)
+    event.listen(engine, "connect", partial(_keep_alive, settings.statement_timeout))
+
+
+def _keep_alive(statement_timeout: float, connection: Any, _record: Any) -> None:
+    """Have the kernel do what libpq is told to by ``KEEPALIVE``: PyMySQL leaves it to the host's two hours.
+
+    A firewall or NAT that drops what is idle would let the next statement wait for its time limit.
+    """
+    sock = connection._sock
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, KEEPALIVE["keepalives_idle"]),
+        (socket.TCP_KEEPINTVL, KEEPALIVE["keepalives_interval"]),
+        (socket.TCP_KEEPCNT, KEEPALIVE["keepalives_count"]),
+        (socket.TCP_USER_TIMEOUT, int(statement_timeout * 1000)),
+    ):
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def connect(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> Any:
@@ -49,7 +108,23 @@ def connect(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, 
     return driver
 
 
-def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+_NOW: Final = f"SELECT {NOW['mysql']}"
+# A write has the session's isolation level, READ COMMITTED. All statements of a read see the same snapshot.
+_WRITE: Final = begins("START TRANSACTION", _NOW)
+_READ: Final = begins("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY", _NOW)
+
+
+def opening(write: bool, _durable: bool, snapshot: bool, /) -> Sequence[Command]:
+    """Return the statements that begin a transaction, or the last of them for a read without ``snapshot``."""
+    return _WRITE if write else _READ if snapshot else _READ[-1:]
+
+
+def closing(_woken: Collection[str], /) -> Sequence[Command]:
+    """Return the statement that ends a transaction; nothing else is told to other processes."""
+    return (COMMIT,)
+
+
+def send(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """Send all statements as one text (``MULTI_STATEMENTS``), or several if they exceed a packet.
 
     The server stops at the first statement that fails. On a Galera cluster that is not enough: a conflicting commit of

@@ -28,7 +28,7 @@ _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 SCRIPTS = "ferroscope.db:migrations"
 # The newest migration; the file names begin with the numbers.
 HEAD = max(file.name for file in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
-# With this begins what is in place of the version while a copy of another database is incomplete (``db.copying``).
+# Prefix of the mark that is stored instead of the version while a copy is incomplete (``db.copying``).
 COPYING: Final = "copying-"
 # Seconds that an upgrade waits for SQLite's write lock: the other processes keep writing meanwhile.
 _LOCK_TIMEOUT: Final = 30.0

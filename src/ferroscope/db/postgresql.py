@@ -1,6 +1,7 @@
 """PostgreSQL: sessions that can serve us, with a time limit for each answer, and many statements in one round trip.
 
-What would fail later, or be wrong without a word, is refused while connecting; the message says what to do.
+A server that would fail later, or return wrong results without an error, is refused while connecting; the message says
+what to do.
 
 Statements are sent in libpq's pipeline mode. psycopg's API for it sends them separately and adapts each parameter by
 its Python type, which takes 0.3 ms instead of 0.06 ms for ten statements. So libpq is called directly, through
@@ -14,30 +15,35 @@ import math
 import re
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 import psycopg
 from psycopg import errors, generators
 from psycopg.adapt import Transformer
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection, Engine, event
 
-from ferroscope.db.executor import Command, CommandError, Result
+from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, Command, CommandError, Result, begins
+from ferroscope.db.spellings import NOW
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
+NOTIFY_CHANNEL: Final = "ferroscope"
+# Arguments of connections that a URL does not override: time limits are options of the service.
+_RELIED_ON: Final = {"connect_timeout", "tcp_user_timeout", "client_encoding", "prepare_threshold"}
 # A connection's: the server has given up waiting for its synchronous standby.
 UNREPLICATED: Final = "unreplicated"
-# The class of the warning that a commit is not on the synchronous standby; its text is translated. No statement of
-# ours causes other warnings.
+# The class of the warning that a commit is not on the synchronous standby; its text is translated. The
+# service's statements cause no other warnings.
 _NOT_REPLICATED: Final = {"01000", "57P01"}
 _POOLER: Final = (
     "its sessions do not keep our time limits, as behind a connection pooler such as PgBouncer; "
     "set [database] connection to PostgreSQL itself: each process pools its own connections"
 )
-# What a pooler says to settings that it does not know; PostgreSQL knows all of ours.
+# A pooler's answer to settings that it does not know; PostgreSQL knows all of them.
 _UNSUPPORTED: Final = "unsupported startup parameter"
 _LIMIT: Final = "SELECT EXTRACT(EPOCH FROM CAST(current_setting('statement_timeout') AS interval))"
 # A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
@@ -46,6 +52,50 @@ _MOST_PREPARED: Final = 200
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 _DONE: Final = frozenset({int(ExecStatus.COMMAND_OK), int(ExecStatus.TUPLES_OK)})
 _FAILED, _SYNCED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
+
+
+def connect_arguments(url: URL, settings: DatabaseSettings) -> tuple[URL, dict[str, Any]]:
+    """Return the URL with its driver, and the arguments of a connection."""
+    url = url if "+" in url.drivername else url.set(drivername="postgresql+psycopg")
+    return url, _with_options(url, session_arguments(settings))
+
+
+def session_arguments(settings: DatabaseSettings) -> dict[str, Any]:
+    """Return the arguments of a connection, with a time limit for each wait."""
+    milliseconds = int(settings.statement_timeout * 1000)
+    limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    return {
+        "connect_timeout": settings.connect_timeout,
+        "options": " ".join(f"-c {name}={milliseconds}" for name in limits),
+        **KEEPALIVE,
+        "tcp_user_timeout": milliseconds,
+        "application_name": "ferroscope",
+        "target_session_attrs": "primary",  # of the servers or addresses that a name stands for
+        "client_encoding": "utf8",  # the server's default is the encoding of the database, or an administrator's
+        # psycopg must not prepare statements itself: on rollback it would deallocate all prepared statements of the
+        # session, including those of ``executor``.
+        "prepare_threshold": None,
+    }
+
+
+def _with_options(url: URL, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments without those that the URL has, except what the service relies on.
+
+    ``options`` are the settings of the session: the URL's, such as a search_path, and then the service's, because the
+    last value of a setting counts.
+    """
+    query = url.normalized_query
+    options = " ".join([*query.get("options", ()), arguments["options"]])
+    return {name: value for name, value in arguments.items() if name not in query or name in _RELIED_ON} | {
+        "options": options
+    }
+
+
+def listen(engine: Engine, settings: DatabaseSettings) -> None:
+    """Prepare each new connection of the engine."""
+    limit = settings.statement_timeout
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "do_connect", partial(connect, limit, limit + ANSWER_GRACE_SECONDS))
 
 
 def connect(limit: float, answer_limit: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
@@ -148,7 +198,7 @@ def _connection_type(answer_timeout: float) -> Any:
 def prepare(connection: Any, record: Any) -> None:
     """Replace NUL, which PostgreSQL cannot store in text, with U+FFFD; ramdisks do send it.
 
-    Also note when the server gives up waiting for its synchronous standby: see ``pipelined``.
+    Also note when the server gives up waiting for its synchronous standby: see ``send``.
     """
     connection.add_notice_handler(partial(_on_notice, record.info))
     for dumper in (StrDumperVarchar, StrDumper, StrDumperUnknown):
@@ -168,7 +218,37 @@ def _without_nul(dumper: Any) -> Any:
     return type(dumper.__name__, (dumper,), {"dump": dump})
 
 
-def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
+_NOW: Final = f"SELECT {NOW['postgresql']}"
+# (write, durable) -> the statements. All statements of a read see the same snapshot.
+_OPENING: Final = {
+    (True, True): begins("BEGIN ISOLATION LEVEL READ COMMITTED", _NOW),
+    (True, False): begins("BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit TO OFF", _NOW),
+    (False, False): begins("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _NOW),
+}
+
+
+def opening(write: bool, durable: bool, snapshot: bool, /) -> Sequence[Command]:
+    """Return the statements that begin a transaction, or the last of them for a read without ``snapshot``."""
+    statements = _OPENING[write, durable]
+    return statements if write or snapshot else statements[-1:]
+
+
+def closing(woken: Collection[str], /) -> Sequence[Command]:
+    """Return COMMIT, and after it a NOTIFY for each message in ``woken``.
+
+    A transaction that has notified holds a lock of the whole server until its commit is on the disk, so such commits
+    would wait for each other. After COMMIT it holds that lock for a moment. If a message is lost, polls find the news.
+    """
+    # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
+    notes = [Command(f"NOTIFY {NOTIFY_CHANNEL}, '{_quote(text)}'", None, answers=False) for text in sorted(woken)]
+    return (COMMIT, *notes)
+
+
+def _quote(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def send(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """Send all statements, with one sync at the end."""
     driver: Any = connection.connection.dbapi_connection
     info = connection.info
@@ -181,23 +261,23 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         pgconn.enter_pipeline_mode()
         for command in commands:
             sent += 1  # libpq may send it at once
-            preparing.append(_send(pgconn, prepared, command))
+            preparing.append(_add(pgconn, prepared, command))
         prepared_now = [name for name in preparing if name is not None]
         try:
             pgconn.pipeline_sync()
         except psycopg.OperationalError as exc:
-            # psycopg says that there is no pipeline, whatever the reason, such as a server that has closed it.
+            # psycopg says that there is no pipeline, even if the server has closed the connection.
             raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
-        result_lists, lost = _answers(driver, len(commands) + len(prepared_now))
-        answers = iter(result_lists)
+        answered, lost = _answers(driver)
+        answers = iter(answered)
         for command, name in zip(commands, preparing, strict=True):
             if name is not None:
                 _result(driver, info, next(answers, lost), answers=False)
                 prepared_now.remove(name)
             results.append(_result(driver, info, next(answers, lost), answers=command.answers))
         if UNREPLICATED in info:
-            # Somebody has cancelled the wait for the synchronous standby. The server has committed, and says so, but a
-            # fail-over would discard it: it must not be acknowledged.
+            # The wait for the synchronous standby was cancelled. The server has committed, and says so, but a fail-over
+            # would discard the commit: it must not be acknowledged.
             raise psycopg.OperationalError("the synchronous standby has not confirmed the commit")
     except psycopg.Error as exc:
         for name in prepared_now:  # skipped by the server after the error
@@ -217,42 +297,29 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
     return results
 
 
-def _answers(driver: Any, number: int) -> tuple[list[Any], psycopg.OperationalError | None]:
-    """Return the answers to so many statements, and why the rest is missing: what was answered before counts."""
-    pgconn, result_lists = driver.pgconn, list[Any]()
+def _answers(driver: Any) -> tuple[list[Any], psycopg.OperationalError | None]:
+    """Return the results of each statement, and why the rest is missing: what was answered before counts."""
+    pgconn, answers, results = driver.pgconn, list[Any](), list[Any]()
     deadline = time.monotonic() + driver.answer_timeout
     try:
         if pgconn.flush():  # more than the socket takes at once
             driver.wait(generators.send(pgconn))
-        for _ in range(number):
-            result_lists.append(_answer(driver, pgconn, deadline))
-        ended = _answer(driver, pgconn, deadline)  # the sync's
-        severity = ended[0].error_field(DiagnosticField.SEVERITY_NONLOCALIZED) if ended else None
-        if severity == b"ERROR":  # of NOTIFY, whose transaction ends here; COMMIT came before it
-            _answer(driver, pgconn, deadline)
-    except psycopg.OperationalError as exc:
-        return result_lists, exc
-    return result_lists, None
-
-
-def _answer(driver: Any, pgconn: Any, deadline: float) -> list[Any]:
-    """Return the results of the next statement."""
-    results = list[Any]()
-    while True:
-        try:
+        while True:
             while pgconn.is_busy():
                 driver.wait_until_readable(deadline)
                 pgconn.consume_input()
-        except psycopg.OperationalError:
-            if any(result.status == _FAILED for result in results):  # it says why the session has ended
-                return results
-            raise
-        result = pgconn.get_result()
-        if result is None:
-            return results
-        results.append(result)
-        if result.status == _SYNCED:  # the only one that no None follows
-            return results
+            result = pgconn.get_result()
+            if result is None:
+                answers.append(results)
+                results = []
+            elif result.status == _SYNCED:
+                return answers, None
+            else:
+                results.append(result)
+    except psycopg.OperationalError as exc:
+        if any(result.status == _FAILED for result in results):  # it says why the session has ended
+            answers.append(results)
+        return answers, exc
 
 
 class _Prepared:
@@ -266,7 +333,7 @@ class _Prepared:
         self.ready = False
 
 
-def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
+def _add(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
     """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
     text, values = command.text, command.values
     if values is None:

@@ -1,4 +1,4 @@
-"""What comes before a database is used: its URL and package, and a schema of this release.
+"""Checks before a database is used: its URL and package, and a schema of this release.
 
 Errors say what to do. Nothing here keeps a connection.
 """
@@ -66,7 +66,7 @@ def ensure_schema(settings: Settings, *, upgrade: bool, completes: bool = True) 
             raise SchemaError(*schema_problem(version, engine))
         migrate.upgrade(engine)
     except StoreUnavailableError as exc:
-        if exc.failure.fault is not DatabaseFault.UNAVAILABLE:  # its message says all that is known
+        if exc.failure.fault is not DatabaseFault.UNAVAILABLE:  # the message is complete
             exc.args = (f"{exc}; {exc.failure.fault.advice}",)
         raise
     finally:
@@ -115,7 +115,7 @@ def schema_problem(version: str | None, engine: Engine) -> tuple[str, str]:
 
 
 def _incomplete(missing: set[str], version: str | None) -> tuple[str, str]:
-    advice = "if a backup is being restored, wait for its end; else restore it again, into an empty database"
+    advice = "if a backup is being restored, wait until it ends; otherwise restore it again into an empty database"
     if version is None:
         advice += "; if an upgrade was killed, run: ferroscope db upgrade"
     return f"the database is incomplete: it lacks {many(len(missing), 'table or index', 'tables or indexes')}", advice

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING, Lane
 from ferroscope.core.losses import Cause, Loss, loss_of, may_release, with_loss
@@ -92,7 +92,7 @@ _MY_CLAIM = {
 
 
 def claiming(query: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[Any]:
-    """Return the statement that claims the request selected by ``found``, and returns its row."""
+    """Return the statement that claims the request selected by ``query``, and returns its row."""
     ident = query.with_only_columns(_r.id).scalar_subquery()
     return update(schema.requests).where(_r.id == ident).values(values).returning(*REQUEST.columns)
 
@@ -119,7 +119,7 @@ _FREE_TOKEN = (
     .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
 )
 
-# Between two looks at the queue of a process that nobody wakes up: a lost message costs as much.
+# Between two looks of a process that no message wakes up: a lost message costs as much.
 POLL_SECONDS: Final = 0.25
 
 
@@ -158,7 +158,7 @@ class Queue:
         or a higher version) are skipped, and so are later requests of their node. Waits for at most ``timeout``
         seconds; None if no request became due in time or ``stop`` is set. Claims of a member whose heartbeat has
         expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
-        poll. Raises ``StoreUnavailableError``.
+        poll. Raises ``StoreError``.
         """
         claimed = self._get(holder, timeout, stop, take, None)
         return None if claimed is None else claimed[0]
@@ -197,7 +197,7 @@ class Queue:
             claimed = self._store.write(lambda tx: self._take(tx, holder, token, take, work), durable=False)
         except _TakenError:
             return None
-        except StoreUnavailableError:
+        except OutcomeUnknownError:
             self._doubtful.add(token)
             raise
         except Exception as exc:
@@ -250,7 +250,7 @@ class Queue:
         if now - self._looked_at < self._poll_seconds:
             return
         self._looked_at = now
-        own_claims = frozenset(self._store.claims)  # one that ends meanwhile is no orphan
+        own_claims = frozenset(self._store.claims)  # a claim that ends meanwhile is not an orphan
         orphans, due = self._store.read(lambda tx: self._look_for_work(tx, holder, own_claims))
         if self._free_orphans(orphans):
             self._bus.publish(Channel.REQUESTS)
@@ -260,7 +260,7 @@ class Queue:
     def _look_for_work(
         self, tx: Transaction, holder: str, own_claims: frozenset[str]
     ) -> tuple[list[_Orphan], list[Lane]]:
-        """Return the claims to release, and the lanes with a request to claim; ``known``: our claims before that."""
+        """Return the claims to release, and the lanes with a request to claim; ``own_claims``: ours before that."""
         due = [lane for lane, query in _DUE.items() if tx.run(query).first() is not None]
         rows = list(tx.run(_ORPHANS, {"_me": holder}))
         rows = [row for row in rows if row[0] != holder or not (row[1] in own_claims or row[1] in self._store.claims)]
@@ -296,8 +296,9 @@ class _Orphan(NamedTuple):
 def _list_orphans(rows: Iterable[Any], me: str, members: Sequence[Member], now: float) -> Iterator[_Orphan]:
     """Return which claims to release, and why they were lost.
 
-    Those in our own name are ones that this process does not know: the database has lost the transaction that ended
-    them (a failover or a crash discarded its last commits), or has committed one after its connection failed.
+    Claims in our own name are released if this process does not know them. Either the database has lost the transaction
+    that ended them (a failover or a crash discarded its last commits), or it has committed a claim after its connection
+    failed.
     """
     by_id = {member.id: member for member in members}
     for holder, token, lost in rows:

@@ -1,4 +1,4 @@
-"""Lists of nodes in any order: all that match, as UUIDs, so that a page says how many there are and shows any part."""
+"""Sorted lists of all matching nodes, as UUIDs: a page can show their number and any part of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _n = schema.nodes.c
 
 
 class _Value(FunctionElement[Any]):
-    """A value of the summary of the hardware, out of its JSON: text or a number; NULL if there is none."""
+    """A value of the summary of the hardware, from its JSON: text or a number; NULL if there is none."""
 
     inherit_cache = True
 
@@ -73,7 +73,7 @@ class Ranking:
         descending: bool = False,
         project: str | None = None,
     ) -> Sequence[str]:
-        """Return the UUIDs of the nodes that match, by one of ``SORTS``, then by name; those without are last.
+        """Return the UUIDs of the nodes that match, by one of ``SORTS``, then by name; nodes without a value are last.
 
         ``project`` as in ``contracts.store.Query``.
         """
@@ -96,7 +96,7 @@ _BY_KEY: Final = itemgetter(0)
 
 
 def _by_name(rows: Iterable[Any], *, backwards: bool) -> list[Any]:
-    """Return the rows as people sort names: node2 is before node10, which no database does alike.
+    """Return the rows as people sort names, node2 before node10; databases cannot, or each in its own way.
 
     All that match are read in any case, so an index would save nothing.
     """

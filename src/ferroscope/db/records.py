@@ -177,7 +177,7 @@ class Remediations:
         for text, uuid, own, node, machine in self._tx.run(_ELSEWHERE, {"cluster": cluster}):
             try:
                 records.append(json_safety.decode_own(text, Remediation))
-            except json_safety.JsonError:  # of a newer release: its machine is not ours
+            except json_safety.JsonError:  # written by a newer release: do not touch its machine
                 held = Remediation(
                     uuid=uuid, cluster=own, node=node, node_uid="", machine=machine or "", commanded=True
                 )

@@ -7,11 +7,11 @@ changed the same row loses with a deadlock error, and is retried. Four things di
   that was committed anywhere before, so a process sees its own writes on whichever node it reads.
 * ``SELECT ... FOR UPDATE`` locks on one node only, and is not certified. The row must be written: see ``nodes``.
 * A transaction that loses between two statements of one text is reported at the end of the text only, after the rest of
-  it was executed. So each statement is sent by itself: see ``mariadb.joined``.
+  it was executed. So each statement is sent by itself: see ``mariadb.send``.
 * A node without the majority refuses everything with error 1047; the connection must be opened again.
 
 An asynchronous standby lacks the last commits of its primary, also acknowledged ones. Once it is promoted, nothing in
-the database says so: only who remembers a commit can miss it. Therefore each process remembers
+the database says so: only a process that remembers a commit can miss it. Therefore each process remembers
 
 * on PostgreSQL: the timeline, and a position in the write-ahead log that its last acknowledged commit is behind. A
   promoted server knows up to where it had replayed the log of the old one; if that is not behind the remembered
@@ -57,7 +57,7 @@ _SMALLEST_WRITE_SET: Final = 64 * 1024 * 1024
 
 
 class Problem(NamedTuple):
-    """``wrong`` or only worth a note; what it is, and what to do."""
+    """A finding about the cluster; ``wrong``: it is an error, and not only worth a note."""
 
     wrong: bool
     what: str
@@ -141,15 +141,15 @@ def judge(settings: Mapping[str, str], tables: list[str], member_ttl: float) -> 
 
 _log = structlog.get_logger(__name__)
 
-# Names of leases are given by clients, too.
+# Clients choose names of leases, too.
 _MOST_NAMES: Final = 10_000
 # A position as a number of bytes. The second value is NULL unless the server was promoted since it was started.
 _LOOK: Final = (
     "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int, "
     "pg_last_wal_replay_lsn() - '0/0'::pg_lsn"
 )
-# Sent before COMMIT: what the standby must have received at least when it has received the commit. A transaction that
-# has written nothing waits for no standby, so its position says nothing.
+# Sent before COMMIT: a standby that has received the commit has received this position, too. A transaction that has
+# written nothing does not wait for a standby, so its position proves nothing.
 POSITION: Final = (
     "SELECT CASE WHEN txid_current_if_assigned() IS NOT NULL THEN pg_current_wal_insert_lsn() - '0/0'::pg_lsn END"
 )

@@ -1,20 +1,23 @@
-"""The requests on the queue, as part of a transaction; ``queue`` claims them.
+"""What callers and workers leave in a transaction: requests on the queue, a call's receipt, and its audit event.
 
-Every write under a claim begins with an UPDATE of the request's row. That locks the row, so no newer claim can be
-committed before this transaction has ended.
+``queue`` claims the requests. Every write under a claim begins with an UPDATE of the request's row. That locks the row,
+so no newer claim can be committed before this transaction has ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, delete, insert, literal, select, update
+from sqlalchemy import Double, bindparam, delete, func, insert, literal, select, update
 
+from ferroscope.contracts.calls import Audited, Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.queue import REQUESTS_OF
+from ferroscope.core.audit import AuditEvent
 from ferroscope.core.lanes import ENDING, Lane, lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.states import Event
@@ -22,6 +25,7 @@ from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import Answer, Session
+from ferroscope.db.spellings import db_now
 
 REQUEST = Mapper(Request, schema.requests)
 
@@ -180,3 +184,147 @@ class Requests:
 
         self._tx.ask(statement, mine | values, check=None if claim.token in self._held else check)
         self._held.add(claim.token)
+
+
+# The receipts and audit events of calls; see ``contracts.calls``.
+
+_RECEIPT: Final = Mapper(StoredReceipt, schema.receipts)
+_t = schema.receipts.c
+_GET_RECEIPT = select(*_RECEIPT.columns).where(_t.id == bindparam("_id"))
+_OVER = db_now() + bindparam("_kept", type_=Double())
+_ADD_RECEIPT = insert(schema.receipts).values(
+    id=bindparam("_id"), call=bindparam("_call"), void=bindparam("_void"), status=0, expires_at=_OVER
+)
+_REPLACE_VOID = (
+    update(schema.receipts).where(_t.id == bindparam("_id"), _t.void.is_(True)).values(void=False, expires_at=_OVER)
+)
+_ANSWERED = (
+    update(schema.receipts)
+    .where(_t.id == bindparam("_id"))
+    .values(status=bindparam("_status"), reply=bindparam("_reply"))
+)
+# The newest receipts, which keep their replies: 256 MiB at most. A call whose reply is gone is still not repeated.
+MAX_REPLIES: Final = 16_384
+_NEWEST = select(_t.expires_at).order_by(_t.expires_at.desc()).limit(bindparam("_kept")).subquery("newest")
+_OLDEST_REPLIES = (
+    select(_t.id)
+    .where(_t.expires_at < select(func.min(_NEWEST.c.expires_at)).scalar_subquery(), _t.reply.is_not(None))
+    .order_by(_t.expires_at)
+    .limit(bindparam("_limit"))
+)
+_OLD_RECEIPTS = (
+    select(_t.id).where(_t.expires_at < bindparam("_now")).order_by(_t.expires_at).limit(bindparam("_limit"))
+)
+
+
+def _require_replaced(ident: str, answer: Answer) -> None:
+    if answer.rowcount == 0:
+        raise RepeatedCallError(ident)
+
+
+class Receipts:
+    """The receipts of a transaction."""
+
+    def __init__(self, tx: Session) -> None:
+        self._tx = tx
+
+    def get(self, ident: str) -> StoredReceipt | None:
+        """Return the receipt with this ID."""
+        row = self._tx.run(_GET_RECEIPT, {"_id": ident}).first()
+        return None if row is None else _RECEIPT.from_row(row)
+
+    def add(self, receipt: Receipt) -> str:
+        """Write the receipt with the other changes, return its ID; ``RepeatedCallError`` at the latest on commit."""
+        ident = receipt.next()
+        if receipt.instead and not receipt.written:
+            self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_require_replaced, ident))
+        else:
+            self._insert(ident, receipt.call, receipt.kept, void=False)
+        return ident
+
+    def void(self, ident: str, call: str, kept: float) -> None:
+        """Prevent any later commit under this ID; ``RepeatedCallError`` if there was one already."""
+        self._insert(ident, call, kept, void=True)
+
+    def answered(self, ident: str, status: int, reply: str | None) -> None:
+        """Add the response to a receipt."""
+        self._tx.ask(_ANSWERED, {"_id": ident, "_status": status, "_reply": reply})
+
+    def remove_old(self, limit: int) -> int:
+        """Delete up to ``limit`` receipts that are over; return their number."""
+        ids = self._tx.run(_OLD_RECEIPTS, {"_now": self._tx.now, "_limit": limit}).scalars()
+        if ids:
+            self._tx.connection.execute(delete(schema.receipts).where(_t.id.in_(ids)))
+        return len(ids)
+
+    def drop_replies(self, limit: int, *, kept: int = MAX_REPLIES) -> int:
+        """Forget up to ``limit`` replies of older receipts than the newest ``kept``; return their number."""
+        ids = self._tx.run(_OLDEST_REPLIES, {"_kept": kept, "_limit": limit}).scalars()
+        if ids:
+            self._tx.connection.execute(update(schema.receipts).where(_t.id.in_(ids)).values(reply=None))
+        return len(ids)
+
+    def _insert(self, ident: str, call: str, kept: float, *, void: bool) -> None:
+        row = {"_id": ident, "_call": call, "_void": void, "_kept": kept}
+        self._tx.ask(_ADD_RECEIPT, row, failed=lambda _: RepeatedCallError(ident))
+
+
+_AUDIT_EVENT: Final = Mapper(AuditEvent, schema.audit)
+_AUDIT_FIELDS: Final = tuple(name for name in _AUDIT_EVENT.fields if name != "id")
+_a = schema.audit.c
+# The texts of an event, and how long each may be.
+_LIMITS: Final = tuple((name, most) for name in _AUDIT_FIELDS if (most := getattr(_a[name].type, "length", None)))
+_ADD_EVENT = insert(schema.audit).values({name: bindparam(name) for name in _AUDIT_FIELDS})
+_OLD_EVENTS = select(_a.id).where(_a.at < bindparam("before")).order_by(_a.at).limit(bindparam("limit"))
+_DELETE_EVENTS = delete(schema.audit).where(_a.id.in_(bindparam("ids", expanding=True)))
+
+
+class AuditLog:
+    """Audit events; append-only."""
+
+    def __init__(self, tx: Session) -> None:
+        self._tx = tx
+
+    def append(self, event: AuditEvent) -> None:
+        """Append the event with the transaction's time."""
+        row = _AUDIT_EVENT.to_row(event)
+        row["at"] = event.at or self._tx.now
+        del row["id"]
+        for name, most in _LIMITS:
+            if (text := row[name]) is not None and len(text) > most:
+                row[name] = text[:most]
+        self._tx.ask(_ADD_EVENT, row)
+
+    def record(self, audited: Audited) -> None:
+        """Append the event of the call that makes this transaction."""
+        nodes = self._tx.changed_nodes
+        audited.event = msgspec.structs.replace(
+            audited.event, node=next(iter(nodes)) if len(nodes) == 1 else None, at=self._tx.now
+        )
+        self.append(audited.event)
+
+    def list(
+        self,
+        *,
+        limit: int,
+        before: int | None = None,
+        since: float = 0.0,
+        node: str | None = None,
+        user: str | None = None,
+    ) -> Sequence[AuditEvent]:
+        """Return the newest events with these properties, newest first; ``before``: an ID."""
+        query = select(*_AUDIT_EVENT.columns).where(_a.at >= since).order_by(_a.id.desc()).limit(limit)
+        for column, value in ((_a.node, node), (_a.user, user)):
+            if value is not None:
+                query = query.where(column == value)
+        if before is not None:
+            query = query.where(_a.id < before)
+        return [_AUDIT_EVENT.from_row(row) for row in self._tx.connection.execute(query)]
+
+    def remove_old(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` events from before this time; return their number."""
+        execute = self._tx.connection.execute
+        ids = [*execute(_OLD_EVENTS, {"before": before, "limit": limit}).scalars()]
+        if ids:
+            execute(_DELETE_EVENTS, {"ids": ids})
+        return len(ids)

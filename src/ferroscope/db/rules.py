@@ -41,7 +41,7 @@ _DELETE_ALL = delete(schema.rules)
 
 
 class Rules:
-    """The rules that were created through an API; those of the configuration are not stored."""
+    """The rules that were created through an API; the configuration's rules are not stored."""
 
     def __init__(self, tx: Session) -> None:
         self._tx = tx

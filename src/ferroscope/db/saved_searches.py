@@ -30,13 +30,13 @@ class SavedSearches:
         return [_SAVED.from_row(row) for row in self._tx.run(_LIST, {"user": user})]
 
     def names(self, user: str) -> set[str]:
-        """Return the names of this user's searches; until this transaction ends, nobody else gets past this."""
+        """Return the names of this user's searches; until this transaction ends, others wait here."""
         locked = self._tx.run(_LOCK, {"user": user})
-        # Asked again: who had to wait sees only now what the others have added.
+        # Asked again: after the wait, the rows that others added are visible.
         return {name for (name,) in self._tx.run(_LOCK, {"user": user})} if locked else set()
 
     def put(self, search: SavedSearch) -> None:
-        """Store it, in the place of one with the same name; who does so at the same time may, too."""
+        """Store it, and replace a search of the same name; the last of several writers wins."""
         self._tx.run(upsert(self._tx.dialect.name, schema.saved_searches), _SAVED.to_row(search))
 
     def remove(self, user: str, name: str) -> bool:

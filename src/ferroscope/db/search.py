@@ -69,7 +69,7 @@ def condition(query: expressions.Query) -> ColumnElement[bool]:
 
 
 class _LabelValue(FunctionElement[str]):
-    """The value of a label, out of the JSON text of all, which is in lower case; NULL if there is none."""
+    """The value of a label, from the JSON text of all labels in lower case; NULL if there is none."""
 
     type = String()
     inherit_cache = True
@@ -120,7 +120,7 @@ def _anywhere(text: str) -> ColumnElement[bool]:
 
 
 def _parts(some: expressions.Some) -> ColumnElement[bool]:
-    """Return the condition for index rows that are such parts of the current node."""
+    """Return the condition that an index row is a matching part of the current node."""
     table = schema.search_index.c
     mine = and_(table.node == schema.nodes.c.uuid, table.kind == some.kind)
     return mine if some.of is None else and_(mine, _holds(some.of, lambda name: table[name]))
@@ -158,7 +158,7 @@ _WORDS: Final = "words"
 
 
 def _words(rows: Sequence[IndexRow]) -> list[tuple[Any, ...]]:
-    """Return the rows with all texts, as many of them in a column as fit, each on a line of its own."""
+    """Return the rows with all texts, one text a line, as many in each column as fit."""
     texts = dict.fromkeys(text for row in rows for name in expressions.TEXTS if (text := getattr(row, name)))
     columns: list[str] = []
     for text in texts:
@@ -187,12 +187,10 @@ _SHARED_MACS = (
     .limit(bindparam("limit"))
 )
 _serial = _f[KINDS["node"]["serial"].column]
-# By way of the nodes, as in ``with_serials``. The smallest groups come first: a serial number that many machines have
-# is that of no machine.
+# The smallest groups come first: a serial number that many machines have identifies none of them.
 _SHARED_SERIALS = (
     select(func.min(_f.node), func.max(_f.node))
-    .select_from(schema.nodes.join(schema.search_index, and_(_f.node == _n.uuid, _f.kind == literal_column("'node'"))))
-    .where(_serial.is_not(None))
+    .where(_f.kind == literal_column("'node'"), _serial.is_not(None))
     .group_by(_serial)
     .having(func.min(_f.node) < func.max(_f.node))
     .order_by(func.count(), _serial)
@@ -328,17 +326,10 @@ class SearchIndex:
         return matches
 
     def with_serials(self, serials: Sequence[str]) -> dict[str, list[str]]:
-        # By way of the nodes, as only the key of the index finds the one row of each that is wanted.
-        """Return the nodes by the serial number of their machines, for those of these that any has; lower case."""
-        serial = _f[KINDS["node"]["serial"].column]
-        statement = (
-            select(serial, _f.node)
-            .select_from(
-                schema.nodes.join(schema.search_index, and_(_f.node == schema.nodes.c.uuid, _f.kind == "node"))
-            )
-            .where(serial.in_(list(serials)))
-            .order_by(_f.node)
-        )
+        """Return the nodes by serial number, in lower case; numbers that no machine has are left out."""
+        # The kind is a literal, because the index of serial numbers has the rows of machines only.
+        of_machines = _f.kind == literal_column("'node'")
+        statement = select(_serial, _f.node).where(of_machines, _serial.in_(list(serials))).order_by(_f.node)
         by_serial: dict[str, list[str]] = {}
         for folded_serial, node in self._tx.connection.execute(statement):
             by_serial.setdefault(folded_serial, []).append(node)

@@ -73,7 +73,7 @@ leases = Table(
     **OPTIONS,
 )
 
-# Who asked for a lease that was held; see ``core.model.Candidate``.
+# Candidates for a lease that was held; see ``core.model.Candidate``.
 lease_candidates = Table(
     "lease_candidates",
     metadata,
@@ -170,7 +170,7 @@ secret_keys = Table(
     **OPTIONS,
 )
 
-# Access tokens that this service issues; the secret itself is nowhere, see ``core.credentials``.
+# Access tokens that this service issues; the secret itself is not stored, see ``core.credentials``.
 access_tokens = Table(
     "access_tokens",
     metadata,
@@ -207,7 +207,7 @@ audit = Table(
     **SEQUENCE,
 )
 
-# What changing calls leave with their changes: see ``contracts.calls``.
+# Receipts of calls that change something: see ``contracts.calls``.
 receipts = Table(
     "receipts",
     metadata,
@@ -239,8 +239,8 @@ outbox = Table(
     **SEQUENCE,
 )
 
-# What was done about failures of nodes of a cluster; ``active`` is unique while it is in progress, see
-# ``db.remediations``. The record itself is a document, because only the controller reads it.
+# Remediations of failed cluster nodes; ``active`` is unique while it is in progress, see
+# ``db.records``. The record itself is a document, because only the controller reads it.
 remediations = Table(
     "remediations",
     metadata,
@@ -268,7 +268,7 @@ failover_pauses = Table(
     **OPTIONS,
 )
 
-# The nodes of each cluster whose failures are dealt with, and which machines they run on: see ``core.failover_node``.
+# The watched nodes of each cluster, and their machines: see ``core.failover_node``.
 failover_nodes = Table(
     "failover_nodes",
     metadata,
@@ -281,7 +281,7 @@ failover_nodes = Table(
     **OPTIONS,
 )
 
-# What hardware is expected, in the order of ``position``; see ``hardware.expectations``.
+# Expectations of the hardware, in the order of ``position``; see ``hardware.expectations``.
 expectations = Table(
     "expectations",
     metadata,

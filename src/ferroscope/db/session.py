@@ -12,23 +12,25 @@ statement: COMMIT is never sent in the same round trip as a statement whose chec
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.elements import ClauseElement
 
+from ferroscope.contracts.calls import NO_CALL, CallContext
 from ferroscope.contracts.errors import LostUpdateError
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
 from ferroscope.db.executor import Command, CommandError, Parameters, Rows, Send, Statements
 from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
+
+R = TypeVar("R")
 
 _log = structlog.get_logger(__name__)
 
@@ -60,9 +62,9 @@ _NOT_YET: Final = Answer((), -1)
 
 
 class PendingAnswer(Command, eq=False):
-    """A statement passed to ``Batch.ask``, and its answer once received."""
+    """A statement passed to ``Session.ask``, and its answer once received."""
 
-    batch: Any = None
+    session: Session = None  # type: ignore[assignment]  # fields before it have defaults
     check: Check | None = None
     failed: Failed | None = None
     received: Answer = _NOT_YET
@@ -70,175 +72,19 @@ class PendingAnswer(Command, eq=False):
     def answer(self) -> Answer:
         """Return the answer; if necessary, send the buffered statements first."""
         if self.received is _NOT_YET:
-            self.batch.flush()
+            self.session.flush()
         return self.received
 
 
-class Batch:
-    """The statements of one transaction; ``opening`` are those that begin it.
-
-    The last of ``opening`` returns the database's clock, except if ``clock`` is given: on SQLite the host's clock is
-    the database's.
-
-    Half of all calls of an inspection pass through here, so there are few on the way to the driver: ``run``, ``flush``
-    and the sender.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        statements: Statements,
-        send: Send,
-        opening: Sequence[Command],
-        clock: Callable[[], float] | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._monotonic = monotonic
-        self.sent_at = 0.0  # the monotonic time of the last exchange's beginning
-        self._connection = connection
-        self._statements = statements
-        self._send = send
-        self._waiting: list[PendingAnswer] = []
-        self._has_checks = False  # whether any of them has one
-        self._opening = opening
-        self._clock = clock
-        self._now = 0.0
-        self.begun = False  # whether anything has been sent
-        self.unanswered = False  # the first message failed, and COMMIT was not sent: nothing can have been committed
-        self.committing = False  # COMMIT may have been sent, and was not answered
-
-    @property
-    def now(self) -> float:
-        """The database's clock when the transaction began."""
-        if not self.begun:
-            self.flush()
-        return self._now
-
-    @property
-    def is_used(self) -> bool:
-        """Whether there is anything to commit."""
-        return self.begun or bool(self._waiting)
-
-    def ask(
-        self,
-        statement: ClauseElement,
-        parameters: Parameters = NOTHING,
-        *,
-        check: Check | None = None,
-        failed: Failed | None = None,
-    ) -> PendingAnswer:
-        """Buffer a constant statement; it is sent with the next one whose answer is read.
-
-        ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to
-        raise if the statement violates a constraint.
-        """
-        compiled_before = self._statements.compiled.get((id(statement), tuple(parameters)))
-        compiled = self._statements.compile(statement, parameters) if compiled_before is None else compiled_before[1]
-        values: Any = compiled.defaults | parameters if compiled.defaults else parameters
-        if compiled.positions is not None:
-            values = [*map(values.__getitem__, compiled.positions)]
-        pending = PendingAnswer(compiled.text, values, compiled.answers, False, self, check, failed)
-        self._waiting.append(pending)
-        if check is not None:
-            self._has_checks = True
-        return pending
-
-    def run(
-        self, statement: ClauseElement, parameters: Parameters = NOTHING, *, failed: Failed | None = None
-    ) -> Answer:
-        """Run a constant statement and return its answer."""
-        pending = self.ask(statement, parameters, failed=failed)
-        self.flush()
-        return pending.received
-
-    def end(self, closing: Sequence[Command], position: str = "") -> int | None:
-        """Send the buffered statements and ``closing``, which begins with COMMIT; nothing if there were no statements.
-
-        ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
-        """
-        if self._has_checks:
-            self.flush()
-        if not self._waiting and not self.begun:
-            return None
-        asked = PendingAnswer(position, {}, answers=True)
-        if position:
-            self._waiting.append(asked)
-        self.flush(closing)
-        position_row = asked.received.rows[0][0] if position else None
-        return None if position_row is None else int(position_row)
-
-    def probe(self) -> None:
-        """Send what is buffered, or else a query: if the connection is broken, that is found before COMMIT is sent."""
-        if not self._waiting and self.begun:
-            self._waiting.append(PendingAnswer("SELECT 1", {}, answers=True))
-        self.flush()
-
-    def flush(self, closing: Sequence[Command] = ()) -> None:
-        """Send the buffered statements and ``closing``, and before them BEGIN if it has not been sent yet."""
-        if not self._waiting and self.begun and not closing:
-            return
-        waiting, self._waiting = self._waiting, []
-        first, self.begun = not self.begun, True
-        opening = self._opening if first else ()
-        commands: list[Command] = [*opening, *waiting, *closing]
-        self.unanswered = first and not closing
-        self.committing = bool(closing)
-        self.sent_at = self._monotonic()
-        try:
-            results = self._send(self._connection, commands)
-        except CommandError as exc:
-            error = self._translate(exc, commands, waiting, len(opening))
-            if exc.sent <= len(opening) + len(waiting):
-                self.unanswered, self.committing = first, False
-            if not closing or not self._is_committed(exc, len(opening) + len(waiting)):
-                raise error from exc.cause
-            _log.debug("committed, but others were not notified", error=str(error))
-            results = list(exc.results)
-        self.unanswered = self.committing = False
-        if first:
-            self._now = float(results[len(opening) - 1][0][0][0]) if self._clock is None else self._clock()
-        for pending, (rows, count) in zip(waiting, results[len(opening) :], strict=False):
-            pending.received = Answer(rows, count)
-        if self._has_checks:
-            self._has_checks = False
-            for pending in waiting:
-                if pending.check is not None:
-                    pending.check(pending.received)
-
-    def _is_committed(self, error: CommandError, commit: int) -> bool:
-        """Whether only what comes after the COMMIT at this place failed; a broken connection is not used again."""
-        if error.place <= commit or getattr(error.cause, "unreplicated", False):
-            return False
-        if self._connection.dialect.is_disconnect(error.cause, self._connection.connection.dbapi_connection, None):
-            self._connection.invalidate()
-        return True
-
-    def _translate(
-        self, error: CommandError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
-    ) -> Exception:
-        """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""
-        dialect, driver = self._connection.dialect, self._connection.connection.dbapi_connection
-        gone = dialect.is_disconnect(error.cause, driver, None)
-        kind = dialect.loaded_dbapi.Error
-        raised: Exception = DBAPIError.instance(
-            commands[error.place].text, None, error.cause, kind, connection_invalidated=gone, dialect=dialect
-        )
-        pending = waiting[error.place - before] if before <= error.place < before + len(waiting) else None
-        if pending is not None and pending.failed is not None and isinstance(raised, IntegrityError):
-            return pending.failed(raised)
-        return raised
-
-
-NO_KEYS: Final = KeyRing()
 _REMOVED: Final = object()
 
 
 class Written:
     """The rows that a transaction has written. A row's ``mark`` differs after each write: its version, or its time.
 
-    A struct that was read before the same transaction wrote its row must not be written: the version alone would report
-    another process where there is none, so that the caller repeats the request for ever, and a record without a version
-    would be reverted in silence. That is a mistake in the program, so it is raised where it is made.
+    A struct that was read before the same transaction wrote its row must not be written. The version alone would report
+    another process where there is none, so the caller would repeat the request for ever. A record without a version
+    would be reverted in silence. Such a write is a mistake in the program, so it is raised where it is made.
     """
 
     def __init__(self) -> None:
@@ -259,52 +105,130 @@ class Written:
         self._marks[kind, uuid] = _REMOVED
 
 
+class Shared(msgspec.Struct):
+    """What all transactions of a store share.
+
+    ``keys`` encrypt secrets of nodes; ``subscriptions`` say which targets get which events. ``claims`` are the tokens
+    of the claims that this process holds.
+
+    ``clock`` is the host's, and is None if the database has its own: the last statement that begins a transaction then
+    returns the time.
+    """
+
+    dialect: Dialect
+    send: Send
+    statements: Statements
+    clock: Callable[[], float] | None
+    monotonic: Callable[[], float]
+    memory: Memory
+    claims: set[str] = msgspec.field(default_factory=set)
+    keys: KeyRing = msgspec.field(default_factory=KeyRing)
+    subscriptions: Sequence[Subscription] = ()
+
+
+class Repository(Generic[R]):
+    """A repository, built when it is first used; a transaction has one thread, so there is nothing to lock."""
+
+    def __init__(self, build: Callable[[Any], R]) -> None:
+        self._build = build
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, session: Session, owner: type) -> R:
+        # An attribute of the object comes first, so this is called once.
+        built = session.__dict__[self._name] = self._build(session)
+        session.used.append(self._name)
+        return built
+
+
 class Session:
-    """``keys`` encrypt secrets of nodes; ``subscriptions`` say which targets get which events.
+    """A transaction on ``connection``; the statements of ``opening`` begin it.
 
-    ``claims`` are the tokens of the process's claims; on commit, ``begun`` are added to them and ``ended`` removed.
+    On commit, ``begun`` are added to the process's claims and ``ended`` are removed. The messages in ``woken`` are
+    published, ``transitions`` and ``hardware_changes`` are reported to the meter, and the process's memory keeps the
+    ``epochs`` of leases.
 
-    Also on commit, the messages in ``woken`` are published, ``transitions`` are reported to the meter, and ``memory``
-    keeps the ``epochs`` of leases.
+    ``at_end`` buffer the statements that are written together, before the transaction is committed.
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        batch: Batch,
-        claims: set[str],
-        keys: KeyRing = NO_KEYS,
-        subscriptions: Sequence[Subscription] = (),
-        *,
-        memory: Memory,
+        self, shared: Shared, connection: Connection, opening: Sequence[Command], call: CallContext = NO_CALL
     ) -> None:
-        self.keys = keys
-        self.subscriptions = subscriptions
-        self.dialect = connection.dialect
+        self.call = call
+        self.keys, self.subscriptions, self.dialect = shared.keys, shared.subscriptions, shared.dialect
+        self.claims, self.memory = shared.claims, shared.memory
+        self.info = connection.info
+        self.used: list[str] = []  # the names of the repositories that were used
+        self.at_end: list[Callable[[], None]] = []
         self.woken: set[str] = set()
         self.transitions: list[Moved] = []
         self.hardware_changes: list[ChangeView] = []
-        self.claims = claims
         self.begun: set[str] = set()
         self.ended: set[str] = set()
-        self.memory = memory
         self.epochs: dict[str, int] = {}
         self.written = Written()
+        self.changed_nodes: set[str] = set()  # UUIDs of nodes that are locked, to be changed, or added
+        self._shared = shared
         self._connection = connection
-        self._batch = batch
-        # How repositories execute constant statements; for others there is ``connection``.
-        self.ask, self.run = batch.ask, batch.run
+        self._opening = opening
+        self._waiting: list[PendingAnswer] = []
+        self._has_checks = False  # whether any of them has one
+        self.is_open = False  # whether anything has been sent
+        self.unanswered = False  # the first message failed, and COMMIT was not sent: nothing can have been committed
+        self.committing = False  # COMMIT may have been sent, and was not answered
+        self.sent_at = 0.0  # the monotonic time of the last exchange's beginning
 
     @cached_property
     def now(self) -> float:
-        """The database's clock when the transaction began."""
-        return self._batch.now
+        """The database's clock when the transaction began, in seconds since the epoch."""
+        self.flush()
+        now: float = self.__dict__["now"]
+        return now
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is anything to commit."""
+        return self.is_open or bool(self._waiting)
 
     @property
     def connection(self) -> Connection:
         """SQLAlchemy's connection, for statements whose shape varies; buffered statements are sent first."""
-        self._batch.flush()
+        self.flush()
         return self._connection
+
+    def ask(
+        self,
+        statement: ClauseElement,
+        parameters: Parameters = NOTHING,
+        *,
+        check: Check | None = None,
+        failed: Failed | None = None,
+    ) -> PendingAnswer:
+        """Buffer a constant statement; it is sent with the next one whose answer is read.
+
+        ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to
+        raise if the statement violates a constraint.
+        """
+        statements = self._shared.statements
+        compiled_before = statements.compiled.get((id(statement), tuple(parameters)))
+        compiled = statements.compile(statement, parameters) if compiled_before is None else compiled_before[1]
+        values: Any = compiled.defaults | parameters if compiled.defaults else parameters
+        if compiled.positions is not None:
+            values = [*map(values.__getitem__, compiled.positions)]
+        pending = PendingAnswer(compiled.text, values, compiled.answers, False, self, check, failed)
+        self._waiting.append(pending)
+        if check is not None:
+            self._has_checks = True
+        return pending
+
+    def run(
+        self, statement: ClauseElement, parameters: Parameters = NOTHING, *, failed: Failed | None = None
+    ) -> Answer:
+        """Run a constant statement and return its answer."""
+        pending = self.ask(statement, parameters, failed=failed)
+        self.flush()
+        return pending.received
 
     def moved(self, moved: Moved) -> None:
         """Report this transition of a node if and when the transaction commits."""
@@ -317,3 +241,89 @@ class Session:
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` if and when this transaction commits; details may follow its name."""
         self.woken.add(channel)
+
+    def end(self, closing: Sequence[Command], position: str = "") -> int | None:
+        """Send the buffered statements and ``closing``, which begins with COMMIT; nothing if there were no statements.
+
+        ``position`` is a query for a number or NULL, sent immediately before ``closing``; return its answer.
+        """
+        if self._has_checks:
+            self.flush()
+        if not self._waiting and not self.is_open:
+            return None
+        if not position:
+            self.flush(closing)
+            return None
+        asked = PendingAnswer(position, {}, answers=True)
+        self._waiting.append(asked)
+        self.flush(closing)
+        number = asked.received.rows[0][0]
+        return None if number is None else int(number)
+
+    def probe(self) -> None:
+        """Send what is buffered, or else a query: if the connection is broken, that is found before COMMIT is sent."""
+        if not self._waiting and self.is_open:
+            self._waiting.append(PendingAnswer("SELECT 1", {}, answers=True))
+        self.flush()
+
+    def flush(self, closing: Sequence[Command] = ()) -> None:
+        """Send the buffered statements and ``closing``, and before them BEGIN if it has not been sent yet."""
+        if not self._waiting and self.is_open and not closing:
+            return
+        shared = self._shared
+        waiting, self._waiting = self._waiting, []
+        first, self.is_open = not self.is_open, True
+        opening = self._opening if first else ()
+        commands: list[Command] = [*opening, *waiting, *closing]
+        self.unanswered = first and not closing
+        self.committing = bool(closing)
+        self.sent_at = shared.monotonic()
+        try:
+            results = shared.send(self._connection, commands)
+        except CommandError as exc:
+            error = self._translate(exc, commands, waiting, len(opening))
+            if exc.sent <= len(opening) + len(waiting):
+                self.unanswered, self.committing = first, False
+            if not closing or not self._is_committed(exc, len(opening) + len(waiting)):
+                raise error from exc.cause
+            _log.debug("committed, but others were not notified", error=str(error))
+            results = list(exc.results)
+        self.unanswered = self.committing = False
+        if first:
+            self.now = float(results[len(opening) - 1][0][0][0]) if shared.clock is None else shared.clock()
+        for pending, (rows, count) in zip(waiting, results[len(opening) :], strict=False):
+            pending.received = Answer(rows, count)
+        if self._has_checks:
+            self._has_checks = False
+            for pending in waiting:
+                if pending.check is not None:
+                    pending.check(pending.received)
+
+    def close(self) -> None:
+        """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
+        self.at_end.clear()
+        for name in self.used:
+            del self.__dict__[name]
+
+    def _is_committed(self, error: CommandError, commit: int) -> bool:
+        """Whether only what comes after the COMMIT at this place failed; a broken connection is not used again."""
+        if error.place <= commit or getattr(error.cause, "unreplicated", False):
+            return False
+        if self.dialect.is_disconnect(error.cause, self._connection.connection.dbapi_connection, None):
+            self._connection.invalidate()
+        return True
+
+    def _translate(
+        self, error: CommandError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
+    ) -> Exception:
+        """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""
+        dialect, driver = self.dialect, self._connection.connection.dbapi_connection
+        gone = dialect.is_disconnect(error.cause, driver, None)
+        kind = dialect.loaded_dbapi.Error
+        raised: Exception = DBAPIError.instance(
+            commands[error.place].text, None, error.cause, kind, connection_invalidated=gone, dialect=dialect
+        )
+        pending = waiting[error.place - before] if before <= error.place < before + len(waiting) else None
+        if pending is not None and pending.failed is not None and isinstance(raised, IntegrityError):
+            return pending.failed(raised)
+        return raised

@@ -1,4 +1,4 @@
-"""What each database spells in its own way, in SQL that is otherwise the same."""
+"""SQL that each database spells in its own way."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bytes(_Spelled[int]):
 
     type = Integer()
     inherit_cache = True
-    # octet_length is newer than the SQLite of Debian 12, and the length of a text is that in characters.
+    # octet_length is newer than the SQLite of Debian 12, and its length() of a text counts characters.
     texts: ClassVar = {"": "octet_length({})", "sqlite": "length(CAST({} AS BLOB))"}
 
 
@@ -92,7 +92,7 @@ def upsert(family: str, table: Table) -> Any:
     )
 
 
-# What MariaDB's server takes by default in one packet, in bytes.
+# MariaDB's default limit of one packet, in bytes.
 MIN_PACKET_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -1,23 +1,33 @@
-"""SQLite: its connections, each statement of which has a time limit, and commits that are made durable together."""
+"""SQLite: its connections, each statement of which has a time limit, and its transactions."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sqlite3
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
 
-from ferroscope.db.executor import Command, CommandError, Result
+from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.connections import WAL
+from ferroscope.db.executor import COMMIT, Command, CommandError, Result, execute, rollback
 
-# A connection's, to SQLite: the path of its write-ahead log; "" if it has none, as not every file system can.
-WAL: Final = "write-ahead log"
+
+def connect_arguments(url: URL, settings: DatabaseSettings) -> tuple[URL, dict[str, Any]]:
+    """Return the URL with its driver, and the arguments of a connection."""
+    factory = partial(TimedConnection, seconds=settings.statement_timeout)
+    return url, {"timeout": 0, "check_same_thread": False, "factory": factory}
+
+
+def listen(engine: Engine, settings: DatabaseSettings) -> None:
+    """Prepare each new connection of the engine."""
+    event.listen(engine, "do_connect", create_private_file)
+    event.listen(engine, "connect", partial(prepare, settings.busy_timeout))
 
 
 def create_private_file(_dialect: Any, _record: Any, arguments: list[str], _parameters: Any) -> None:
@@ -34,7 +44,7 @@ def create_private_file(_dialect: Any, _record: Any, arguments: list[str], _para
 
 def prepare(timeout: float, connection: Any, record: Any) -> None:
     """Set up a new connection."""
-    # The first connection to open the file and the last to close it lock it briefly, outside ``sqlite_writers``.
+    # The first connection to open the file and the last to close it lock it briefly, outside the turns of writers.
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
     (mode,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
@@ -59,14 +69,14 @@ def waiting(connection: Connection, timeout: float = 5.0) -> Iterator[None]:
         connection.exec_driver_sql("PRAGMA busy_timeout=0")
 
 
-# The time limit of one statement of SQLite, which runs in the thread that asks: the servers of others have their own.
-# Between instructions of its virtual machine, SQLite asks whether to go on. What waits for a disk or a lock is not
-# asked. A question takes a microsecond, and so many instructions about a millisecond.
+# The time limit of one statement; database servers have their own. Between instructions of its virtual machine, SQLite
+# calls the progress handler, but not while it waits for a disk or a lock. A call takes a microsecond, and this many
+# instructions take about a millisecond.
 _CHECK_EVERY_INSTRUCTIONS: Final = 20_000
 
 
 class _Deadline:
-    """When the statement that was begun last has to end. The connection has it, and not the other way round."""
+    """When the latest statement has to end. It has no reference to its connection: a cycle would keep that open."""
 
     at = 0.0
 
@@ -91,7 +101,7 @@ class TimedConnection(sqlite3.Connection):
 
 
 class TimedCursor(sqlite3.Cursor):
-    """The time runs from the execution on; who reads rows one by one may take as long between them as they need."""
+    """A cursor with a time limit for each execution and each fetch; pauses between them do not count."""
 
     def execute(self, *arguments: Any) -> Any:
         self._begin()
@@ -114,6 +124,47 @@ class TimedCursor(sqlite3.Cursor):
         connection.deadline.at = time.monotonic() + connection.seconds
 
 
+# Transactions.
+
+BEGIN: Final = Command("BEGIN IMMEDIATE", {}, answers=False, begins=True)
+_READ: Final = Command("BEGIN", {}, answers=False, begins=True)
+# Several units of work in one transaction.
+SAVEPOINT: Final = (Command("SAVEPOINT unit", {}, answers=False, begins=True),)
+RELEASE: Final = (Command("RELEASE unit", {}, answers=False),)
+
+
+def opening(write: bool, _durable: bool, snapshot: bool, /) -> Sequence[Command]:
+    """Return the statements that begin a transaction.
+
+    A write acquires the write lock first (BEGIN IMMEDIATE): upgrading a read lock later could deadlock.
+    """
+    if write:
+        return (BEGIN,)
+    return (_READ,) if snapshot else ()
+
+
+def closing(_woken: Collection[str], /) -> Sequence[Command]:
+    """Return the statement that ends a transaction; nothing else is told to other processes."""
+    return (COMMIT,)
+
+
+def undo(connection: Connection) -> None:
+    """Undo what was written since ``SAVEPOINT``, unless SQLite has rolled back the whole transaction."""
+    if not is_open(connection):
+        return
+    try:
+        execute(connection, "ROLLBACK TO unit")
+        execute(connection, "RELEASE unit")
+    except DBAPIError:
+        rollback(connection)  # nothing of it may be committed with the others
+        raise
+
+
+def is_open(connection: Connection) -> bool:
+    """Whether the transaction has not ended."""
+    return not connection.invalidated and bool(connection.connection.dbapi_connection.in_transaction)  # type: ignore[union-attr]
+
+
 def send(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     """Execute the statements one by one. There is no round trip to save; their time limits are set without a call."""
     driver: Any = connection.connection.dbapi_connection
@@ -126,59 +177,3 @@ def send(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     except sqlite3.Error as exc:
         raise CommandError(len(results), exc) from exc
     return results
-
-
-class WalSync:
-    """Makes commits durable after they were made, for all threads that wait for it at the same time.
-
-    SQLite itself would sync its write-ahead log within COMMIT, and nobody else can write meanwhile: a disk that needs 5
-    ms for it would limit a site to 200 durable commits per second. With ``synchronous = NORMAL`` COMMIT only writes the
-    log. Whoever needs durability then syncs the log, which makes all commits before it durable as well, in their order.
-
-    ``log`` is the path of the write-ahead log; "" if SQLite has none, and syncs by itself.
-    ``has_failed``: a sync has failed, so the log may have a hole, which no later sync reports, or nobody will find it.
-    """
-
-    def __init__(self) -> None:
-        self.log = ""
-        self.has_failed = False
-        self._syncing = threading.Lock()
-        self._begun = self._ended = 0
-        self._entry = 0  # the inode of the log whose directory entry is durable
-
-    def __call__(self) -> None:
-        """Return when all commits before the call are durable; ``OSError``, also if the log was deleted."""
-        # A sync that has begun already may have missed the last commit.
-        needed = self._begun + 1
-        with self._syncing:
-            if self._ended >= needed:
-                return
-            if self.has_failed:  # while this thread waited; a sync of its own would not be told
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            self._begun += 1
-            try:
-                self._sync()
-            except OSError:
-                self.has_failed = True
-                raise
-            self._ended = self._begun
-
-    def _sync(self) -> None:
-        if not self.log:
-            return
-        file = os.open(self.log, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fdatasync(file)
-            if (inode := os.fstat(file).st_ino) != self._entry:
-                self._sync_directory()
-                self._entry = inode
-        finally:
-            os.close(file)
-
-    def _sync_directory(self) -> None:
-        directory = os.open(Path(self.log).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with contextlib.suppress(OSError):  # some file systems cannot, and do not need to
-                os.fsync(directory)
-        finally:
-            os.close(directory)

@@ -57,8 +57,8 @@ _ENDED = (
 )
 _SHARDED = select(_nodes.attributes).where(mapping.has_attribute("shard"))
 
-# The summary of the hardware is a document in one column, which begins with the health: to look for it anywhere in
-# the text takes seven times as long. To read all nodes takes most of the time, so it is done once for all numbers.
+# The summary of the hardware is a document in one column, which begins with the health: a search of
+# the whole text takes seven times as long. Reading all nodes takes most of the time, so one query computes all numbers.
 _HEALTH = '{"health":"'
 _DRIVES = '","failing_drives":'
 _HEALTH_OF = case(

@@ -1,7 +1,6 @@
-"""The store: it runs units of work, each in a transaction (see ``unit_of_work``), and classifies errors.
+"""The store: it runs units of work, each in a transaction, and classifies errors.
 
-A unit of work is retried after a conflict (deadlock, serialization failure, lock timeout); if the database is
-unreachable, full or read-only, ``StoreUnavailableError`` is raised.
+A unit of work is retried after a conflict (deadlock, serialization failure, lock timeout).
 """
 
 from __future__ import annotations
@@ -9,30 +8,69 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
+from functools import cache
 from queue import Empty
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.calls import PENDING, RECEIPT, Receipt, RepeatedCallError
-from ferroscope.contracts.coordination import PRECONDITION
-from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.calls import NO_CALL, CallContext, Receipt, RepeatedCallError, StoredReceipt
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
-from ferroscope.db.errors import classify, to_unavailable_error
-from ferroscope.db.replication import Memory
-from ferroscope.db.session import NO_KEYS
+from ferroscope.db import executor, sqlite
+from ferroscope.db.connections import Connections
+from ferroscope.db.errors import classify, is_elsewhere, leaves_open, to_unavailable_error
+from ferroscope.db.executor import Statements, database_of
+from ferroscope.db.replication import FOLLOWS, POSITION, Memory
+from ferroscope.db.session import Shared
 from ferroscope.db.sqlite_writers import SqliteWriters
 from ferroscope.db.transaction import Transaction
-from ferroscope.db.unit_of_work import Done, Runner, UnansweredError, Work
 from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
+
+# A pooled connection's time of last use, by the monotonic clock.
+_USED_AT: Final = "used at"
+# Seconds after which an idle connection may have broken unnoticed, before a transaction or within one. Something is
+# sent separately then: if the first exchange on a broken connection contained COMMIT, it would be unknown whether the
+# server received it, and the work could not be retried.
+_IDLE_SECONDS: Final = 0.5
+_NO_KEYS: Final = KeyRing()
+_COMMIT: Final = (executor.COMMIT,)
+
+
+class Work(msgspec.Struct, frozen=True):
+    """A function to run in a transaction. ``again``: it may be run again if the pooled connection was broken."""
+
+    run: Callable[[Transaction], Any]
+    write: bool
+    durable: bool
+    snapshot: bool = True
+    again: bool = True
+    call: CallContext = NO_CALL
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The result of a transaction that is about to be committed, or has been; ``ident``: its receipt's ID, or ""."""
+
+    result: Any
+    transaction: Transaction
+    is_used: bool
+    ident: str = ""
+
+
+class UnansweredError(Exception):
+    """COMMIT was sent, and not answered."""
+
+    def __init__(self, error: DBAPIError, done: Done) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.done = done
 
 
 class Store:
@@ -42,9 +80,8 @@ class Store:
     was told otherwise: they survive the crash of any process and, depending on the database's configuration, of its
     host.
 
-    After a ``StoreUnavailableError`` nothing was changed, except if it is an ``OutcomeUnknownError``. That is raised
-    where the answer to COMMIT was lost; under a ``calls.RECEIPT`` only if it could not be found out what became of
-    it.
+    ``write`` raises ``OutcomeUnknownError`` if the answer to COMMIT was lost. On behalf of a call with a receipt it
+    does so only if it could not find out what became of the change.
 
     Writes may be sent to the store only with the next read, or at the end of the unit of work. So their errors are
     raised then, not by the call that writes; they always abort the unit of work.
@@ -66,10 +103,12 @@ class Store:
         clock: Clock,
         stop: StopFlag,
         meter: Meter = SILENT,
-        keys: KeyRing = NO_KEYS,
+        keys: KeyRing = _NO_KEYS,
         subscriptions: Sequence[Subscription] = (),
         memory: Memory | None = None,
     ) -> None:
+        self._database = database_of(engine.dialect.name)
+        is_sqlite = engine.dialect.name == "sqlite"
         self.engine = engine
         self.memory = memory or Memory(clock)
         self._settings = settings
@@ -77,13 +116,42 @@ class Store:
         self._clock = clock
         self._stop = stop
         self._meter = meter
-        self._runner = Runner(
-            engine, settings=settings, clock=clock, keys=keys, subscriptions=subscriptions, memory=self.memory
+        self._call = NO_CALL
+        self._opening = cache(self._database.opening)
+        self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout, clock=clock)
+        self._shared = Shared(
+            dialect=engine.dialect,
+            send=self._database.send,
+            statements=Statements(engine),
+            clock=clock.time if is_sqlite else None,
+            monotonic=clock.monotonic,
+            memory=self.memory,
+            keys=keys,
+            subscriptions=subscriptions,
         )
-        self.claims = self._runner.claims
-        # SQLite allows one writer.
-        is_sqlite = engine.dialect.name == "sqlite"
-        self._writers = SqliteWriters(engine, self._runner, settings.busy_timeout) if is_sqlite else None
+        self.claims = self._shared.claims
+        self._writers: SqliteWriters[Work, Done] | None = None
+        self._run_write = self._run
+        if is_sqlite:  # which allows one writer
+            self._writers = SqliteWriters(
+                engine,
+                self._connections,
+                run=self._run,
+                run_part=self._run_part,
+                commit=self._commit_parts,
+                timeout=settings.busy_timeout,
+            )
+            self._run_write = self._writers.turns.write
+
+    def on_behalf_of(self, call: CallContext) -> Store:
+        """Return a view of this store whose writes meet what the call demands.
+
+        They raise ``StaleLeaseError`` if the call has lost its lease, and ``RepeatedCallError`` if its receipt exists.
+        """
+        store = object.__new__(Store)
+        store.__dict__ |= self.__dict__
+        store._call = call
+        return store
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Run ``work`` in one transaction and commit it; any exception rolls it back.
@@ -93,13 +161,18 @@ class Store:
         loses power, or on PostgreSQL its server is killed), but never if a process of ours dies: for claims, heartbeats
         and steps whose loss only repeats work. What others act on as soon as they see it is durable.
         """
-        job = Work(work, write=True, durable=durable)
-        try:
-            done = self._until_done(job)
-        except UnansweredError as exc:
-            self._find_out(exc)
-            done = exc.done
-        self.claims.difference_update(done.transaction.ended)
+        job = Work(work, write=True, durable=durable, call=self._call)
+        deadline, tries, done = self._clock.monotonic() + self._settings.busy_timeout, 0, None
+        while done is None:
+            try:
+                done = self._run_write(job) or self._run_write(msgspec.structs.replace(job, again=False))
+            except UnansweredError as exc:
+                self._find_out(exc, job.call.receipt)
+                done = exc.done
+            except (Empty, DBAPIError) as exc:
+                self._wait_or_raise(exc, deadline, tries)
+                tries += 1
+        self._note_commit(done, job.call)
         try:
             if durable and done.is_used and self._writers is not None:
                 self._make_durable(self._writers)
@@ -116,20 +189,146 @@ class Store:
         saves a round trip if ``work`` needs only one.
         """
         job = Work(work, write=False, durable=False, snapshot=snapshot)
-        result: T = self._until_done(job).result
+        deadline, tries, done = self._clock.monotonic() + self._settings.busy_timeout, 0, None
+        while done is None:
+            try:
+                done = self._run(job) or self._run(msgspec.structs.replace(job, again=False))
+            except (Empty, DBAPIError) as exc:
+                self._wait_or_raise(exc, deadline, tries)
+                tries += 1
+        result: T = done.result
         return result
 
-    def _attempt(self, work: Work) -> Done:
-        """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
-        together = self._writers if work.write else None
-        done = self._runner.run_alone(work) if together is None else together.write(work)
-        if done is None:
-            return self._attempt(msgspec.structs.replace(work, again=False))
-        if work.write:
-            self._publish(done.transaction)
+    def _wait_or_raise(self, exc: Empty | DBAPIError, deadline: float, tries: int) -> None:
+        """Wait before the next try, longer each time; ``StoreUnavailableError`` if another try would not help."""
+        if isinstance(exc, Empty):
+            self._meter.record_database_error("unavailable")
+            raise StoreUnavailableError("all database connections are in use") from exc
+        kind = classify(exc)
+        if kind == "other":
+            raise exc
+        self._meter.record_database_error(kind)
+        if kind == "unavailable" or self._clock.monotonic() > deadline:
+            raise to_unavailable_error(self.engine.url, exc) from exc
+        delay = self._settings.retry_interval / 64 * 2 ** min(tries, 6)
+        pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
+        if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
+            time.sleep(pause)
+
+    def _run(self, work: Work) -> Done | None:
+        """Run ``work`` in its own transaction; None if the connection was broken and ``work`` may be run again."""
+        connection = self._connections.borrow()
+        opening = self._opening(work.write, work.durable, work.snapshot)
+        transaction = Transaction(self._shared, connection, opening, work.call)
+        can_break = work.write and self._shared.clock is None
+        began = self._clock.monotonic()
+        done: Done | None = None
+        try:
+            if can_break and began - connection.info.get(_USED_AT, float("-inf")) > _IDLE_SECONDS:
+                transaction.flush()
+            if work.call.lease is not None:
+                transaction.require(work.call.lease)
+            done = _complete(work, transaction, work.run(transaction))
+            if can_break and done.is_used and self._clock.monotonic() - began > _IDLE_SECONDS:
+                transaction.probe()
+            if work.write or work.snapshot:
+                self._commit(connection, transaction, durable=work.durable)
+            if not connection.invalidated:
+                connection.info[_USED_AT] = self._clock.monotonic()
+        except DBAPIError as exc:
+            self._recover(exc, connection, transaction, work, done)
+            return None
+        except BaseException:
+            if transaction.is_open:
+                executor.rollback(connection)
+            raise
+        finally:
+            transaction.close()
+            self._connections.give_back(connection)
         return done
 
-    def _make_durable(self, writers: SqliteWriters) -> None:
+    def _recover(
+        self, exc: DBAPIError, connection: Connection, transaction: Transaction, work: Work, done: Done | None
+    ) -> None:
+        """Clean up after the error; raise it, or return if the work may be run again on another connection."""
+        if exc.connection_invalidated:
+            self._connections.note_loss(exc, transaction.sent_at)
+        if done is not None and work.write and transaction.committing and leaves_open(exc):
+            connection.invalidate()
+            self._connections.suspect_all()
+            raise UnansweredError(exc, done) from exc
+        # SQLite answers what a connection that cannot write reads; what was answered before the refusal counts for
+        # nothing, as it does where a server refuses.
+        elsewhere = is_elsewhere(exc)
+        if classify(exc) != "unavailable" or not (elsewhere or (transaction.unanswered and work.again)):
+            executor.rollback(connection)
+            raise exc
+        if elsewhere:
+            executor.rollback(connection)  # a closed connection of SQLite keeps its lock until its cursors are gone
+        connection.invalidate()
+        self._connections.suspect_all()
+        if not work.again:
+            raise exc
+
+    def _commit(self, connection: Connection, transaction: Transaction, *, durable: bool) -> None:
+        # Before COMMIT: as soon as it takes effect, the queue would release a claim that is not among ``claims``.
+        self.claims.update(transaction.begun)
+        try:
+            timeline = connection.info.get(FOLLOWS, 0) if durable else 0
+            position = transaction.end(
+                self._database.closing(transaction.woken) if transaction.woken else _COMMIT,
+                POSITION if timeline else "",
+            )
+        except BaseException:
+            self.claims.difference_update(transaction.begun)
+            raise
+        if position is not None:
+            self.memory.committed(timeline, position)
+        if transaction.epochs:
+            self.memory.keep(transaction.epochs)
+
+    def _run_part(self, connection: Connection, work: Work) -> Done:
+        """Run ``work`` as a part of the transaction of SQLite that is open; undo it alone if it fails."""
+        transaction = Transaction(self._shared, connection, sqlite.SAVEPOINT, work.call)
+        try:
+            if work.call.lease is not None:
+                transaction.require(work.call.lease)
+            done = _complete(work, transaction, work.run(transaction))
+            transaction.end(sqlite.RELEASE)
+        except BaseException:
+            if transaction.is_open:
+                sqlite.undo(connection)
+            raise
+        finally:
+            transaction.close()
+        return done
+
+    def _commit_parts(self, connection: Connection, parts: Sequence[Done]) -> None:
+        """Commit the transaction of SQLite that is open."""
+        begun = {token for part in parts for token in part.transaction.begun}
+        self.claims.update(begun)
+        try:
+            executor.execute(connection, executor.COMMIT.text)
+        except BaseException:
+            self.claims.difference_update(begun)
+            raise
+        for part in parts:
+            self.memory.keep(part.transaction.epochs)
+
+    def _note_commit(self, done: Done, call: CallContext) -> None:
+        """Let others in this process know what was committed."""
+        transaction = done.transaction
+        if call.audited is not None:
+            call.audited.recorded = True
+        if call.receipt is not None and done.ident:
+            call.receipt.written = True
+        for moved in transaction.transitions:
+            self._meter.record_transition(moved)
+        if transaction.hardware_changes:
+            self._meter.record_hardware_changes(transaction.hardware_changes)
+        self.claims.difference_update(transaction.ended)
+
+    def _make_durable(self, writers: SqliteWriters[Work, Done]) -> None:
         """Sync what was committed to SQLite; ``OutcomeUnknownError``."""
         try:
             writers.sync()
@@ -139,18 +338,7 @@ class Store:
             reason = f"the database cannot be synced to the disk: {why}"
             raise OutcomeUnknownError(f"{reason}; the change may have been stored") from exc
 
-    def _publish(self, transaction: Transaction) -> None:
-        """Let others know what was committed."""
-        if (audited := PENDING.get()) is not None:
-            audited.recorded = True
-        if (receipt := RECEIPT.get()) is not None and "receipts" in transaction.used:
-            receipt.written = True
-        for moved in transaction.transitions:
-            self._meter.record_transition(moved)
-        if transaction.hardware_changes:
-            self._meter.record_hardware_changes(transaction.hardware_changes)
-
-    def _find_out(self, lost: UnansweredError) -> None:
+    def _find_out(self, lost: UnansweredError, receipt: Receipt | None) -> None:
         """Find out what became of a transaction whose COMMIT was not answered; return if it is committed.
 
         A void receipt with its ID is written over a new connection. It waits for the transaction if that is still under
@@ -160,60 +348,39 @@ class Store:
         reason = to_unavailable_error(self.engine.url, lost.error)
         unknown = OutcomeUnknownError(f"{reason}; the change may have been stored", reason.failure.fault)
         deadline = self._clock.monotonic() + self._settings.busy_timeout
-        ident, receipt, transaction = lost.done.ident, lost.done.receipt, lost.done.transaction
-        if not ident or receipt is None or getattr(lost.error.orig, "unreplicated", False):
+        if not lost.done.ident or receipt is None or getattr(lost.error.orig, "unreplicated", False):
             raise unknown from lost.error
-        while True:
-            committed = self._is_committed(ident, receipt)
-            if committed is False:
-                raise reason from lost.error
-            if committed:
-                self.memory.keep(transaction.epochs)
-                self._publish(transaction)
-                return
+        while (committed := self._is_committed(lost.done.ident, receipt)) is None:
             if self._clock.monotonic() > deadline or self._stop.wait(self._settings.retry_interval):
                 raise unknown from lost.error
+        if not committed:
+            raise reason from lost.error
+        self.memory.keep(lost.done.transaction.epochs)
 
     def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
         """Return whether the transaction with this receipt was committed; None if that cannot be said now."""
-
-        def void(tx: Transaction) -> None:
-            tx.receipts.void(ident, receipt.call, receipt.kept)
-
-        def alone(attempt: Callable[[], T]) -> T:
-            for variable in (PENDING, RECEIPT, PRECONDITION):
-                variable.set(None)
-            return attempt()
-
+        void = Work(lambda tx: tx.receipts.void(ident, receipt.call, receipt.kept), write=True, durable=True)
+        look = Work(lambda tx: tx.receipts.get(ident), write=False, durable=False)
         try:
             try:
-                copy_context().run(alone, lambda: self._attempt(Work(void, write=True, durable=True)))
+                done = self._run_write(void) or self._run_write(msgspec.structs.replace(void, again=False))
             except RepeatedCallError:
-                look = Work(lambda tx: tx.receipts.get(ident), write=False, durable=False)
-                stored_receipt: Any = self._attempt(look).result
-                return stored_receipt is not None and not stored_receipt.void
-        except (DBAPIError, Empty, StoreUnavailableError, UnansweredError):
+                done = self._run(look) or self._run(msgspec.structs.replace(look, again=False))
+        except (DBAPIError, Empty, StoreError, UnansweredError):
             return None
-        return False
+        stored: StoredReceipt | None = None if done is None else done.result
+        return stored is not None and not stored.void
 
-    def _until_done(self, work: Work) -> Done:
-        """Run ``work``, again while others are in its way; ``StoreUnavailableError``."""
-        deadline = self._clock.monotonic() + self._settings.busy_timeout
-        delay = self._settings.retry_interval / 64
-        while True:
-            try:
-                return self._attempt(work)
-            except Empty as exc:
-                self._meter.record_database_error("unavailable")
-                raise StoreUnavailableError("all database connections are in use") from exc
-            except DBAPIError as exc:
-                kind = classify(exc)
-                if kind == "other":
-                    raise
-                self._meter.record_database_error(kind)
-                if kind == "unavailable" or self._clock.monotonic() > deadline:
-                    raise to_unavailable_error(self.engine.url, exc) from exc
-            pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
-            if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
-                time.sleep(pause)
-            delay = min(delay * 2, self._settings.retry_interval)
+
+def _complete(work: Work, transaction: Transaction, result: object) -> Done:
+    """Buffer what else the transaction has to write."""
+    if not work.write:
+        return Done(result, transaction, transaction.is_used)
+    for write in tuple(transaction.at_end):
+        write()
+    audited, receipt, ident = work.call.audited, work.call.receipt, ""
+    if audited is not None and not audited.recorded:
+        transaction.audit.record(audited)
+    if receipt is not None and transaction.is_used:
+        ident = transaction.receipts.add(receipt)
+    return Done(result, transaction, transaction.is_used, ident)

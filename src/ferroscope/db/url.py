@@ -56,7 +56,7 @@ def hosts(url: URL) -> Sequence[str]:
 
 
 def _read_write(url: URL) -> URL:
-    """Return the URL of several servers, of which standbys are skipped unless it says otherwise."""
+    """Return the URL of several servers; standbys are skipped unless it says otherwise."""
     if any("[" in host for host in hosts(url)):
         raise DatabaseUrlError("an IPv6 address in a list of servers", "write the names of the hosts")
     if "target_session_attrs" in url.query:

@@ -113,7 +113,7 @@ def _check_assigned(settings: BootSettings, strangers: Collection[Server]) -> It
     """Yield other servers that assign addresses, unless that is intended."""
     for server in strangers:
         if server.offers and not settings.proxied_networks:
-            summary = f"another DHCP server answers machines: {server}; they may take its address, and not boot"
+            summary = f"another DHCP server answers machines: {server}; machines may take its address and fail to boot"
             advice = "stop it there, or be its proxy: ferroscope docs keep-your-dhcp-server"
             yield Finding("dhcp-server", "wrong", summary, advice)
 
@@ -258,8 +258,10 @@ def _files(settings: BootSettings) -> Iterator[Finding]:
         yield Finding("boot-files", "ok", f"boot files found in {root}: {', '.join(needed)}")
     with suppress(OSError):  # an unreadable file is reported as missing
         if (part := foreign.changeable(root, 0)) is not None:
-            summary = f"others than root can change {part}, and so what machines boot from {root}"
-            yield Finding("boot-files", "note", summary, "choose a directory of root's: [boot] tftp_root")
+            summary = f"users other than root can change {part}, and thus what machines boot from {root}"
+            yield Finding(
+                "boot-files", "note", summary, "choose a directory that only root can write: [boot] tftp_root"
+            )
     loaders = [settings.loader_bios, settings.loader_x64, settings.loader_arm64]
     lacking = [name for name in loaders if not (root / name).is_file()]
     if lacking:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError, StoreUnavailableError
 from ferroscope.core import finding
 from ferroscope.core.database_fault import DATABASE_CODES, DatabaseFailure
 from ferroscope.core.finding import Finding
@@ -127,7 +127,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
     failure = None
     try:
         yield _writing(backend)
-    except StoreUnavailableError as exc:
+    except StoreError as exc:
         failure = exc.failure
         yield Finding("writing", "wrong", f"database error: {_describe(exc)}", failure.fault.advice)
     yield from _guard("secrets", lambda: list(secret_findings(backend.store, backend.keys)))
@@ -206,7 +206,7 @@ def _leader(settings: Settings, held: dict[str, bool]) -> Finding:
 
 def _describe(exc: Exception) -> str:
     """Return an error in one line; for SQLAlchemy's errors only the type, because they may quote secrets."""
-    return str(exc) if isinstance(exc, StoreUnavailableError) else type(exc).__name__
+    return str(exc) if isinstance(exc, StoreError) else type(exc).__name__
 
 
 def secret_findings(store: Store, keys: KeyRing) -> Iterator[Finding]:

@@ -288,11 +288,11 @@ def _authentication(settings: Settings) -> Iterator[Finding]:
         return
     api = settings.api
     if api.auth_strategy == "noauth" and not api.loopback_only:
-        summary = "authentication is disabled: anybody who can reach the API has full control over all machines"
+        summary = "authentication is disabled: anyone who can reach the API has full control of all machines"
         yield Finding("authentication", "note", summary, "set [api] auth_strategy, and remove allow_anonymous")
         return
     if unknown := policies_without_effect(settings):
-        summary = f"policies in {settings.oslo_policy.policy_file} that decide nothing here: {', '.join(unknown)}"
+        summary = f"policies in {settings.oslo_policy.policy_file} that have no effect here: {', '.join(unknown)}"
         yield Finding("policies", "note", summary, "correct those that are misspelt: ferroscope policy list")
     if api.auth_strategy == "http_basic":
         yield from _user_file(Path(api.http_basic_auth_user_file))
@@ -301,7 +301,7 @@ def _authentication(settings: Settings) -> Iterator[Finding]:
 
 def _audit_file(path: Path) -> Iterator[Finding]:
     if path.is_file() and path.stat().st_mode & stat.S_IROTH:
-        summary = f"[audit] log_file {path} contains names that people typed, and is readable by all users of this host"
+        summary = f"[audit] log_file {path} contains names that users typed, and is readable by all users of this host"
         yield Finding("audit-file", "note", summary, f"chmod o= {path}, and set the mode where it is rotated")
 
 

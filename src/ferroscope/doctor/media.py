@@ -29,7 +29,7 @@ def examine_image(settings: Settings, clock: Clock) -> Iterator[Finding]:
     option = "callback_endpoint_override" if served else "ramdisk_iso"
     parts = urlsplit(url)
     if is_loopback(parts.hostname or ""):
-        summary = f"BMCs read the ISO image from {without_secrets(url)}, which is an address of this host only"
+        summary = f"BMCs read the ISO image from {without_secrets(url)}, an address that only this host can reach"
         yield Finding(_CODE, "note", summary, f"set [inspector] {option} to an address that BMCs can reach")
         return
     flaw = ImageCheck(clock).flaw(url)
@@ -41,7 +41,7 @@ def examine_image(settings: Settings, clock: Clock) -> Iterator[Finding]:
         scheme = "https" if settings.api.tls_certificate_file else "http"
         advice = "start the api, which serves it, or correct [inspector] callback_endpoint_override"
         if parts.scheme != scheme and parts.port == settings.api.bare_metal_port:
-            advice = f"the api speaks {scheme}: correct [inspector] callback_endpoint_override"
+            advice = f"the api uses {scheme}: correct [inspector] callback_endpoint_override"
     yield Finding(_CODE, "wrong" if flaw.certain else "note", flaw.message, advice)
 
 

@@ -62,7 +62,7 @@ def _architecture(installed: Installed, boot: BootSettings) -> Iterator[Finding]
     if arch == "amd64" or boot.kernel not in installed.manifest.files:
         return
     if any((root / loader).is_file() for loader in (boot.loader_x64, boot.loader_bios)):
-        summary = f"[boot] kernel {boot.kernel} is for {arch}: x86 machines, which boot from here, too, cannot run it"
+        summary = f"[boot] kernel {boot.kernel} is for {arch}: x86 machines, which also boot from here, cannot run it"
         advice = "for them, set boot_interface (ipxe), deploy_kernel and deploy_ramdisk of their nodes"
         yield Finding("ramdisk-arch", "note", summary, advice)
 
@@ -85,7 +85,9 @@ def _signature(installed: Installed, public_key: Path | None) -> Iterator[Findin
     path = installed.path.with_name(f"{installed.path.name}.sig")
     if public_key is None:
         if path.exists():
-            yield Finding("ramdisk-signature", "ok", f"{installed.name} is signed; by whom, --public-key checks")
+            yield Finding(
+                "ramdisk-signature", "ok", f"{installed.name} is signed; to check the signer, use --public-key"
+            )
         return
     if not path.exists():
         yield Finding("ramdisk-signature", "wrong", f"{installed.name} is not signed", f"{_BUILD} --sign-key KEY")
@@ -100,7 +102,7 @@ def _callback(manifest: Manifest, name: str, settings: Settings) -> Iterator[Fin
     expected, built_in = expected_callback(settings), manifest.options.callback_url
     if built_in and expected and built_in != expected:
         summary = f"{name} has the callback URL {built_in} built in, but {expected} is configured"
-        advice = f"{_BUILD}; until then, machines without a parameter disk or boot script of ours call the old URL"
+        advice = f"{_BUILD}; until then, machines without our parameter disk or boot script call the old URL"
         yield Finding("ramdisk-callback", "note", summary, advice)
     url = urlsplit(expected or built_in)
     if url.scheme == "https" and url.hostname:

@@ -114,7 +114,7 @@ class ExistingFleet:
         )
         if node and name and uuid != node["uuid"] and node["name"] not in (None, name) and not self._rename:
             raise RowError(
-                f"{identifier} is that of node {node['name']}; if the node is to be renamed, add its uuid "
+                f"{identifier} belongs to node {node['name']}; to rename the node, add its uuid "
                 f"{node['uuid']} to the row, or use --rename"
             )
         return node
@@ -134,7 +134,7 @@ class ExistingFleet:
                 if owner.get("inbox"):
                     advice = ", or add its uuid to the row"
                     raise RowError(bmc_place.in_inbox_message(place, label(owner), or_else=advice))
-                raise RowError(bmc_place.shared_message(place, f"is that of node {label(owner)}"))
+                raise RowError(bmc_place.shared_message(place, f"belongs to node {label(owner)}"))
 
     def leaving_before(self, row: NodeRow) -> set[str]:
         """Return the nodes whose own rows move them away from the place to which this row moves its node."""

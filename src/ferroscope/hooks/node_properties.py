@@ -39,9 +39,7 @@ class ArchitectureHook(InspectionHook):
                     Reason.INVALID_INVENTORY,
                     f"the inventory has no CPU architecture (cpu.architecture is {printable(reported)})",
                 )
-            warn(
-                task, "architecture", f"cpu.architecture is {printable(reported)}; {architecture} is that of the kernel"
-            )
+            warn(task, "architecture", f"cpu.architecture is {printable(reported)}; {architecture} is the kernel's")
         task.node.properties["cpu_arch"] = architecture
 
 

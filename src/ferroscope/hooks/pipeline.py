@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import many
@@ -315,7 +315,7 @@ def _run_phase(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Docume
         exc.hook = hook.name
         exc.message = printable(exc.message, limit=MAX_MESSAGE, lines=True)
         raise
-    except StoreUnavailableError:
+    except StoreError:
         raise
     except Exception as exc:
         # Plugin boundary: a hook's bug fails the node, with the reason, not the worker.

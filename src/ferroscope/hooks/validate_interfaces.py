@@ -122,7 +122,7 @@ def _valid_interfaces(
         if name == "lo" or (address is not None and address.is_loopback):
             unsuitable.append(f"{printable(name)} (local)")
         elif mac_addresses.identifying_mac(iface["mac_address"]) is None:
-            unsuitable.append(f"{printable(name)} (its MAC address is that of a group)")
+            unsuitable.append(f"{printable(name)} (its MAC address is a multicast address)")
         elif iface["mac_address"] in ignored:
             unsuitable.append(f"{printable(name)} (its MAC address is in [inspector] ignored_macs)")
         elif add_ports == "pxe" and boot_known and not iface["pxe_enabled"]:

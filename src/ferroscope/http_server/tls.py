@@ -134,7 +134,9 @@ def _load(settings: ApiSettings, now: datetime, *, renews: bool) -> _Loaded:
 
 
 def _no_password() -> str:
-    raise SetupError("[api] tls_key_file is encrypted", "decrypt it: nobody can enter a password when a service starts")
+    raise SetupError(
+        "[api] tls_key_file is encrypted", "decrypt it: a service cannot ask for a password when it starts"
+    )
 
 
 def _verify_clients(context: ssl.SSLContext, settings: ApiSettings) -> None:

@@ -123,7 +123,9 @@ class Orphans:
     def _mark(self, tx: Transaction, node: Node) -> bool:
         days = self._settings.delete_after / _DAY_SECONDS
         after = f"{days:g} {'day' if days == 1 else 'days'}"
-        follows = f"it is deleted in {after} unless it is listed again" if days else "it is not deleted automatically"
+        follows = (
+            f"it will be deleted in {after} unless it is listed again" if days else "it is not deleted automatically"
+        )
         return self._set(tx, node, tx.now, f"the registry no longer lists this node; {follows}")
 
     def _tracked_again(self, tx: Transaction, node: Node) -> bool:

@@ -18,7 +18,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
-from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseLostError, StoreError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.finding import Finding
@@ -129,7 +129,7 @@ class Singleton:
         """Findings for operators: a hung step, or the task's own ones if it leads here."""
         if self._hung:
             summary = f"{self.task.name} has hung, and was abandoned in {many(self._hung, 'step')}"
-            return (Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process"),)
+            return (Finding("step-hangs", "wrong", summary, "see the log for the cause, then restart the process"),)
         if self._leadership is None or not self._leadership.is_valid():
             return ()
         if self._failed_steps >= MAX_FAILED_STEPS:
@@ -164,7 +164,7 @@ class Singleton:
             while not self._stop.is_set() and number == self._hung:
                 try:
                     self.campaign()
-                except StoreUnavailableError as exc:
+                except StoreError as exc:
                     self._set_status(number, f"{self.task.name}: waiting for the database: {exc}")
                     self._stop.wait(self._profile.poll)
         except Exception:
@@ -210,7 +210,7 @@ class Singleton:
                 return
             except StoppingError:
                 return
-            except StoreUnavailableError as exc:  # in an outage, the lease ends; otherwise the step waits its period
+            except StoreError as exc:  # in an outage, the lease ends; otherwise the step waits its period
                 status = self._note_failure(str(exc))
             self._set_status(number, f"{self._election.status}; {status}")
             self._wait_for_next_run(leadership, reset)

@@ -98,7 +98,7 @@ class Timeouts:
             return False
         attributes = {name: value for name, value in node.attributes.items() if not name.startswith("maintenance_")}
         tx.nodes.update(msgspec.structs.replace(node, maintenance=False, attributes=attributes))
-        text = f"the maintenance ended, as it was to at {node.attributes['maintenance_until']}"
+        text = f"the maintenance ended as scheduled at {node.attributes['maintenance_until']}"
         tx.journal.append([Entry(node=uuid, step="maintenance", message=text, process=self._process)])
         return True
 

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseLostError, StoreError
 from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -194,7 +194,7 @@ class PxeFilter:
     def _campaign_safely(self) -> None:
         try:
             self.campaign()
-        except StoreUnavailableError as exc:
+        except StoreError as exc:
             self._wait_closed(f"closed; waiting for the database: {exc}")
         except PxeFilterError as exc:
             self._wait_closed(f"closed: {exc}")
@@ -295,7 +295,7 @@ class PxeFilter:
                         self._apply(change, leadership.keep_alive)
                 self._dhcp_leases.note(self._mac_sync.sets.allowed, leadership.fence)
                 read_at = now
-            except StoreUnavailableError:
+            except StoreError:
                 # The filter may stay open on older sets for as long as another pxe-filter would need to take over.
                 if now - read_at > self._profile.ttl:
                     raise

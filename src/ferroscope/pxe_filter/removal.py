@@ -17,7 +17,7 @@ from ferroscope.pxe_filter.checks import check_backends
 from ferroscope.pxe_filter.instance import is_running
 from ferroscope.pxe_filter.stale_tables import remove_stale_tables, stale_tables
 
-_REMEMBERS: Final = "dnsmasq remembers the host files that it has read; restart it, otherwise it answers as before"
+_REMEMBERS: Final = "dnsmasq remembers the host files that it has read: restart it to apply the change"
 
 
 class Removal(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ def remove_pxe_filter(settings: PxeFilterSettings, clock: Clock, *, everything: 
 
 def _other_tables(settings: PxeFilterSettings) -> list[str]:
     try:
-        return [f"{table.summary}; to remove it as well: --all" for table in stale_tables(settings)]
+        return [f"{table.summary}; to remove it too, use --all" for table in stale_tables(settings)]
     except PxeFilterError:
         if "nftables" in settings.backends:
             raise

@@ -46,7 +46,7 @@ class MissingDataError(RuleError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is no {name}")
+        super().__init__(f"{name} does not exist")
 
 
 class WriteRefusedError(Exception):

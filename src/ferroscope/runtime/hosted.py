@@ -198,8 +198,8 @@ class Application:
         settings = load(self._configuration_files(), lenient=self._is_lenient)
         if settings.api.auth_strategy == "noauth" and not settings.api.allow_anonymous:
             raise SetupError(
-                "authentication is disabled ([api] auth_strategy = noauth), and it is not known here who can reach "
-                "the web server",
+                "authentication is disabled ([api] auth_strategy = noauth), and Ferroscope cannot tell who can "
+                "reach the web server",
                 "set [api] auth_strategy to http_basic or keystone; if only trusted hosts can reach the server, set "
                 "[api] allow_anonymous = true",
             )

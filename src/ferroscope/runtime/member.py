@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import Settings, WorkerSettings
-from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
+from ferroscope.contracts.errors import ConflictError, StoreError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.core import finding
 from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
@@ -155,7 +155,7 @@ class Membership:
         self._thread.join(self._settings.heartbeat_seconds)
         try:
             self._store.write(lambda tx: tx.members.leave(self.member.id, died=self.failed))
-        except StoreUnavailableError as exc:
+        except StoreError as exc:
             _log.warning("cannot leave; the heartbeat will expire", error=str(exc))
 
     def _beat(self) -> None:
@@ -210,7 +210,7 @@ class Membership:
         self._store.write(_forget, durable=False)
         self._forget_at = self._clock.monotonic() + _FORGET_INTERVAL_SECONDS
 
-    def _miss(self, exc: StoreUnavailableError) -> None:
+    def _miss(self, exc: StoreError) -> None:
         self._missed += 1
         self._failure = exc.failure
         if self._missed == self._retries:
@@ -234,7 +234,7 @@ class Membership:
                     self._missed, self._failure = 0, None
                     if self._clock.monotonic() >= self._forget_at:
                         self._forget()
-                except StoreUnavailableError as exc:
+                except StoreError as exc:
                     self._miss(exc)
         except Exception:
             self._stop.set()

@@ -22,7 +22,7 @@ from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.finding import Finding
@@ -119,7 +119,7 @@ class ServiceProcess:
     def _start_or_explain(self) -> None:
         try:
             self._start()
-        except (StoreUnavailableError, SetupError, OSError) as exc:
+        except (StoreError, SetupError, OSError) as exc:
             raise StartError(str(exc)) from exc
 
     def _start(self) -> None:
@@ -320,7 +320,7 @@ def run(
         ensure_schema(settings, upgrade=upgrade, completes=False)
         location.announce(settings.database, _log)
         check_bus(settings)
-    except (StoreUnavailableError, SetupError, OSError) as exc:
+    except (StoreError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
     if sockets:
         for listener in sockets:  # clients that connect while no child runs are served by the next one

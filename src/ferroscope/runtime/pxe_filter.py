@@ -18,7 +18,7 @@ import structlog
 from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError, StoreUnavailableError
 from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -100,7 +100,7 @@ class PxeFilterProcess:
             _log.info("filter installed, closed", backends=list(self._settings.pxe_filter.backends))
             self._installed()
             return self._serve(pxe_filter)
-        except (PxeFilterError, SetupError, StoreUnavailableError, OSError) as exc:
+        except (PxeFilterError, SetupError, StoreError, OSError) as exc:
             raise StartError(str(exc)) from exc
 
     def _serve(self, pxe_filter: FilterBackend) -> int:

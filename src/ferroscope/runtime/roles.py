@@ -53,7 +53,7 @@ class Role(Protocol):
         """Reject settings that cannot be used, before anything is opened; ``SetupError``."""
 
     def build(self, context: RoleContext) -> AbstractContextManager[SingletonTask]:
-        """Yield the work; close its dependencies at the end. ``SetupError``, ``StoreUnavailableError``, ``OSError``."""
+        """Yield the work; close its dependencies at the end. ``SetupError``, ``StoreError``, ``OSError``."""
 
 
 class AddTasks(Protocol):

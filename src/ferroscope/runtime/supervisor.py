@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ferroscope.config.options import Settings
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.runtime import system
 from ferroscope.runtime.system import SystemdWatchdog, notify
 
@@ -121,7 +121,7 @@ class Supervisor:
         backend = self._backend
         try:
             backend.store.write(lambda tx: tx.members.leave(member, died=code not in (0, system.EXIT_CUT_OFF)))
-        except StoreUnavailableError as exc:
+        except StoreError as exc:
             _log.warning("cannot release what the dead process held", error=str(exc))
         finally:
             backend.close()  # children must not inherit a connection

@@ -19,5 +19,5 @@ class EnvSource:
         """Return the value of the variable; the prefix is a part of its name."""
         value = os.environ.get(path) if path.startswith(self._prefix) else None
         if value is None:
-            raise SecretSourceError(f"there is no such environment variable with the prefix {self._prefix}")
+            raise SecretSourceError(f"no such environment variable with the prefix {self._prefix}")
         return value

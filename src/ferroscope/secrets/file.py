@@ -11,7 +11,7 @@ from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.core.text_files import NotTextError, text_of
 
 _MAX_BYTES: Final = 64 * 1024
-_ABSENT: Final = "there is no such file below [secrets] file_directory"
+_ABSENT: Final = "no such file below [secrets] file_directory"
 
 
 class FileSource:

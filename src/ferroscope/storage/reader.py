@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.data import Part, StoredObject
-from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import NotFoundError, StoreError
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectStore, ObjectStoreError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import GIVEN, Entry, Inspection, Node, Severity
@@ -157,7 +157,7 @@ class Archive:
             tx.nodes.get(record.node, lock=True)
             tx.journal.append([entry])
 
-        with contextlib.suppress(NotFoundError, StoreUnavailableError):
+        with contextlib.suppress(NotFoundError, StoreError):
             self._store.write(work)
 
 

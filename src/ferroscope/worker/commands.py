@@ -27,8 +27,8 @@ from ferroscope.worker.start import learn_machine, resolve_addresses
 T = TypeVar("T")
 
 _ANSWER_TEXT: Final = {
-    Power.CHANGING: "the machine is being powered on or off",
-    Power.UNKNOWN: "it does not say whether the machine is on or off",
+    Power.CHANGING: "the machine's power state is changing",
+    Power.UNKNOWN: "it does not report whether the machine is on or off",
 }
 
 
@@ -96,7 +96,7 @@ def set_power(attempt: Attempt) -> Outcome:
     target = str(attempt.request.payload.get("target", ""))
     timeout = attempt.request.payload.get("timeout")
     if _is_overtaken(attempt, target):
-        return Drop(Reason.STALE_REQUEST, f"{target}: the power was commanded otherwise meanwhile")
+        return Drop(Reason.STALE_REQUEST, f"{target}: another power command was sent meanwhile")
     try:
         return _command_power(attempt, target, None if timeout is None else min(float(timeout), MAX_TIMEOUT_SECONDS))
     except BmcError as exc:
@@ -204,7 +204,7 @@ def _asked_to_restart(attempt: Attempt) -> bool:
             raise
         attempt.note(
             SOFT_REBOOT,
-            f"the BMC cannot restart the operating system, so it is shut down instead: {exc}",
+            f"the BMC cannot restart the operating system and shuts it down instead: {exc}",
             reason=exc.reason,
         )
         return False
@@ -231,8 +231,8 @@ def _await_restart(attempt: Attempt, seconds: float) -> Retry | None:
         return None if power is Power.ON else _wait_until_on(attempt)
     if (look := _next_look(attempt, SOFT_REBOOT, seconds)) is None:
         message = (
-            "the BMC accepted to have the operating system restarted, and the machine was not restarted: "
-            f"{seconds:g} s later its boot progress is as it was before"
+            "the BMC accepted the restart of the operating system, but the machine did not restart: "
+            f"{seconds:g} s later its boot progress is unchanged"
         )
         raise BmcError(message, transient=False, reason=Reason.NOT_RESTARTED)
     return Retry(look, Reason.NOT_RESTARTED, "waiting for the operating system to restart", counted=False)
@@ -266,7 +266,7 @@ def set_password(attempt: Attempt) -> Outcome:
     driver, field = _password_driver(attempt)
     pending = bmc_password.pending_field(field)
     if pending not in attempt.node.driver_info:
-        return Drop(Reason.STALE_REQUEST, "there is no new password any more: it was removed, or is in use already")
+        return Drop(Reason.STALE_REQUEST, "the new password no longer exists: it was removed, or is already in use")
     change = _Change(attempt, driver, field)
     if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
@@ -342,14 +342,14 @@ class _Change:
         if error.reason is Reason.BMC_CREDENTIALS:
             if not tried and self.accepts(self.after):
                 return self.adopt()
-            message = f"neither the stored password nor the new one is accepted, and both are kept: {error}"
+            message = f"neither the stored password nor the new one is accepted; both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         if error.transient:
             message = "unclear: both passwords are kept until one of them is proven"
             self._attempt.warn(_CHANGE_STEP, message, reason=error.reason)
             raise error
         if not self.accepts(self.before):
-            message = f"the stored password is not accepted any more, and both are kept: {error}"
+            message = f"the stored password is no longer accepted; both are kept: {error}"
             return Fail(Reason.BMC_PASSWORD_UNCLEAR, message)
         del self._attempt.node.driver_info[self._pending]
         self._record(PasswordProgress.UNCHANGED)

@@ -329,11 +329,14 @@ class Worker:
         return None if claim is None else Locked(claim, node, attempt.inspection, now)
 
     def persist(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        """Write, however long the database is away; raise ``StoreUnavailableError`` only if the process is stopping."""
+        """Write, however long the database is away; raise ``StoreError`` only if the process is stopping.
+
+        It repeats ``work`` after an unknown outcome, too: under its claim, ``work`` sees what was committed before.
+        """
         while True:
             try:
                 return self.services.store.write(work, durable=durable)
-            except errors.StoreUnavailableError:
+            except errors.StoreError:
                 if self.services.stop.wait(RETRY_SECONDS):
                     raise
 

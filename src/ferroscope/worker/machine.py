@@ -188,7 +188,7 @@ _POWER_TEXT: Final = {
     Power.ON: "on",
     Power.OFF: "off",
     Power.CHANGING: "being powered on or off",
-    Power.UNKNOWN: "neither on nor off, as far as it says,",
+    Power.UNKNOWN: "neither on nor off, according to the BMC,",
 }
 # Longest time in seconds between two polls of a power state that follows slowly.
 _MAX_POLL_SECONDS: Final = 2.0
@@ -281,7 +281,7 @@ def power_off_quietly(attempt: Attempt) -> None:
         if awaited and restart.forget_next_boot_quietly(attempt, booted):
             stays = stays or not restart.was_seen(attempt)
         if stays:
-            attempt.note("reboot", "not rebooted: as far as its BMC shows, it was not restarted for this inspection")
+            attempt.note("reboot", "not rebooted: according to its BMC, it was not restarted for this inspection")
         elif attempt.settings.inspector.power_off:
             restart.leave_ramdisk_quietly(attempt)
         return

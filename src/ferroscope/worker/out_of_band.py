@@ -98,7 +98,7 @@ def _health(attempt: Attempt, inventory: Document) -> Document:
         inventory["firmware"] = report["firmware"]
     health: Document = report.get("health") or {}
     if health and not health.get("complete"):
-        attempt.note("out of band", "the BMC did not answer in time: its report of health and firmware has gaps")
+        attempt.note("out of band", "the BMC did not answer in time: its health and firmware report is incomplete")
     return health
 
 

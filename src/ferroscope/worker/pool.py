@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from ferroscope.config.options import Settings, WorkerSettings
-from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreError
 from ferroscope.contracts.queue import Take
 from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import Lane
@@ -66,7 +66,7 @@ class Dispatcher:
             while not stop.is_set():
                 try:
                     self._last = self.step()
-                except StoreUnavailableError as exc:
+                except StoreError as exc:
                     self._last = f"waiting for the database: {exc}"
                     _log.warning("the database is unavailable", error=str(exc))
                     stop.wait(RETRY_SECONDS)
@@ -113,7 +113,7 @@ class Dispatcher:
             self._last, follow = self._worker.carry_out(claim, handed, slot)
             while follow is not None:
                 self._last, follow = self._worker.carry_out(follow.claim, follow, slot)
-        except StoreUnavailableError as exc:  # only while the process is stopping; the request is delivered again
+        except StoreError as exc:  # only while the process is stopping; the request is delivered again
             _log.warning("the database is unavailable", error=str(exc))
         except BaseException:
             self._worker.services.stop.set()
@@ -256,7 +256,7 @@ class Supervisor:
             while not stop.wait(_CHECK_INTERVAL_SECONDS):
                 try:
                     self.step()
-                except StoreUnavailableError as exc:
+                except StoreError as exc:
                     _log.warning("the database is unavailable", error=str(exc))
         except Exception:
             _log.exception("the worker's supervisor failed; stopping the process")
@@ -325,8 +325,8 @@ def release_claim(worker: Worker, slot: Slot) -> None:
 
     try:
         worker.services.store.write(work, durable=False)
-    except (ClaimLostError, StoreUnavailableError) as exc:
-        _log.warning("could not release the request; it is released when this process has left", error=str(exc))
+    except (ClaimLostError, StoreError) as exc:
+        _log.warning("could not release the request; it is released when this process ends", error=str(exc))
 
 
 def _ends(queued: Request, request: Request) -> bool:

@@ -129,7 +129,7 @@ def _update_search_index(attempt: Attempt, inventory: Document, plugin_data: Doc
     if learned.digest != attempt.node.search_digest:
         attempt.node.search_digest, attempt.index_rows = learned.digest, learned.rows
         if attempt.before.search_digest is not None:
-            parts = attempt.previous_data(("inventory", "plugin_data"), "so nothing says what has changed")
+            parts = attempt.previous_data(("inventory", "plugin_data"), "so changes cannot be determined")
             if parts:
                 changes = diff.compare((parts["inventory"], parts["plugin_data"]), (inventory, plugin_data))
                 attempt.hardware_changes = [ChangeView(**msgspec.structs.asdict(change)) for change in changes]
@@ -170,7 +170,7 @@ def _earlier_health(attempt: Attempt, inventory: Document, plugin_data: Document
     components = {part.get("component") for part in hardware.get("components", ())}
     if "health" not in hardware and "bmc" not in components:
         return {}
-    earlier = attempt.previous_data(("inventory", "plugin_data"), "so the health that the BMC reported is lost")
+    earlier = attempt.previous_data(("inventory", "plugin_data"), "so the reported health is lost")
     bmc_data = mapping(earlier.get("plugin_data", {}).get(_OUT_OF_BAND))
     if not bmc_data or len({_serial(earlier["inventory"]), _serial(inventory)} - {None}) > 1:
         return {}  # the node has another machine now

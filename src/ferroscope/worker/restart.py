@@ -42,7 +42,7 @@ _OUT: Final = "reboot out of the ramdisk"
 UNSEEN: Final = "unseen_reset"
 # Seconds until a machine is checked again that may be about to reboot.
 _RECHECK_SECONDS: Final = 5.0
-_IGNORED: Final = "the BMC accepted the reset and the machine was not restarted"
+_IGNORED: Final = "the BMC accepted the reset, but the machine did not restart"
 
 _log = structlog.get_logger(__name__)
 
@@ -86,9 +86,9 @@ def note_left_boot(attempt: Attempt, booted: Boot | None, why: BmcError | None =
     device = device_of(attempt.node, booted)
     if device is None:
         return
-    _log.warning("could not take back the boot device", node=attempt.node.uuid, error=str(why or ""))
+    _log.warning("could not clear the boot device", node=attempt.node.uuid, error=str(why or ""))
     message = f"the BMC may still have {_DEVICE_NAMES[device]} as its next boot device"
-    message += f", which could not be taken back: {why}" if why else "; it does not respond, so that is not taken back"
+    message += f", which could not be cleared: {why}" if why else "; it does not respond, so the device is not cleared"
     attempt.warn("boot device", message, reason=None if why is None else why.reason)
 
 
@@ -97,13 +97,13 @@ def _forget(attempt: Attempt, device: BootDevice) -> bool:
     if isinstance(driver, ClearsBootDevice):
         if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
             return False
-        message = f"the machine has not booted from {name}, so the BMC has no next boot device any more"
+        message = f"the machine did not boot from {name}; the one-time boot device was cleared"
         attempt.note("boot device", message)
         return True
     if not has_next_boot(attempt, device):
         return False
-    message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot take it back"
-    _log.warning("cannot take back the boot device", node=attempt.node.uuid, error=message)
+    message = f"the BMC still has {name} as its next boot device, and driver {attempt.node.driver} cannot clear it"
+    _log.warning("cannot clear the boot device", node=attempt.node.uuid, error=message)
     attempt.warn("boot device", message)
     return True
 
@@ -161,7 +161,7 @@ def follow_into_ramdisk(attempt: Attempt, booted: Boot, before: Document) -> Non
     """Wait until the BMC shows that the machine was restarted; ``BmcError`` (transient) as ``reboot_and_look``."""
     if _follow(attempt, booted, before) is not RestartSign.RESTARTED:
         attempt.node.internal[UNSEEN] = {**before, "inspection": attempt.before.inspection}
-        attempt.note("reboot", "the BMC has accepted the reset, and does not show yet that the machine was restarted")
+        attempt.note("reboot", "the BMC accepted the reset, but does not show a restart yet")
 
 
 def _follow(attempt: Attempt, booted: Boot | None, before: Document) -> RestartSign:
@@ -187,7 +187,7 @@ def _follow(attempt: Attempt, booted: Boot | None, before: Document) -> RestartS
         message = f"still {power} {drivers.power_timeout:g} s after a reset"
         raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
     if seen is RestartSign.NOT:
-        message = f"{_IGNORED}: {drivers.power_timeout:g} s later its boot progress is as it was before"
+        message = f"{_IGNORED}: {drivers.power_timeout:g} s later its boot progress is unchanged"
         raise BmcError(message, transient=True, reason=Reason.NOT_RESTARTED)
     return seen
 
@@ -236,7 +236,7 @@ def missed_restart(attempt: Attempt, booted: Boot | None) -> str | None:
         return None
     if seen is RestartSign.PENDING:
         return f"{_IGNORED}: the boot device that was set for its next boot is still set"
-    return f"{_IGNORED}: its boot progress is as it was before" if seen is RestartSign.NOT else None
+    return f"{_IGNORED}: its boot progress is unchanged" if seen is RestartSign.NOT else None
 
 
 def was_seen(attempt: Attempt) -> bool:

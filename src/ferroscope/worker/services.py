@@ -14,7 +14,7 @@ import structlog
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.data import Later
-from ferroscope.contracts.errors import BmcError, StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, StoreError, StoreUnavailableError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -173,7 +173,7 @@ class SupersededError(Exception):
         super().__init__(f"superseded by a request to {event} the inspection")
 
 
-INTERRUPTIONS: Final = (StoppedError, SupersededError, StoreUnavailableError, BmcError)
+INTERRUPTIONS: Final = (StoppedError, SupersededError, StoreError, BmcError)
 
 
 def outcome_of(attempt: Attempt, error: Exception) -> Outcome:

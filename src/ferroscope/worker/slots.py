@@ -315,7 +315,7 @@ class Slots:
         if not stuck:
             return None
         summary = f"abandoned because it does not return: {stuck[0].description}" + _and_more(len(stuck) - 1)
-        return Finding("attempt-hangs", "wrong", summary, "fix the hook, and restart this worker to end its thread")
+        return Finding("attempt-hangs", "wrong", summary, "fix the hook, then restart this worker to end its thread")
 
 
 class BmcSlots(Slots):

@@ -305,7 +305,7 @@ def _follow_earlier_start(attempt: Attempt, boot_method: Boot) -> Next | Retry |
 def _boot_from_network(attempt: Attempt) -> None:
     """Boot from the network next time, and only then."""
     if keeps_boot_order(attempt.node):
-        attempt.note("boot device", f"left as it is, because management_interface is {NOOP}")
+        attempt.note("boot device", f"left unchanged, because management_interface is {NOOP}")
         return
     attempt.command(partial(attempt.driver().set_boot_device, attempt.node, BootDevice.PXE, persistent=False))
     attempt.sets_next_boot = True
@@ -328,7 +328,7 @@ def _note_script(attempt: Attempt) -> None:
         kernel = without_secrets(files.kernel)
         attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")
     if not (attempt.ports or attempt.port_changes.added):
-        message = "the node has no port: its script is served by MAC address, so add one, or its machine cannot get it"
+        message = "the node has no port: add one, because boot scripts are served by MAC address"
         attempt.warn("ipxe", message, reason=Reason.UNMANAGED_BOOT)
 
 

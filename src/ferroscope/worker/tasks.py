@@ -147,7 +147,7 @@ def _explain_start(tx: Transaction, node: Node, within: str) -> Fail:
     """Return the failure of a start, with what the BMC said at the last try."""
     message = f"the BMC did not start the machine {within}"
     if (tried := _newest_steps(tx, node).get("retry")) is not None:
-        message += f"; the last try: {tried.message[:_MAX_QUOTED_CHARACTERS]}"
+        message += f"; the last attempt: {tried.message[:_MAX_QUOTED_CHARACTERS]}"
     return Fail(Reason.START_TIMEOUT, message)
 
 
@@ -168,7 +168,7 @@ def _explain_silence(tx: Transaction, attempt: Attempt, within: str) -> Fail:
     reason, script = Reason.TIMEOUT, steps.get(_SCRIPT_STEP)
     if script is not None:
         reason = Reason.RAMDISK_SILENT
-        message += f"; it loaded its boot script at {utc_text(script.at)}, and was silent since then"
+        message += f"; it loaded its boot script at {utc_text(script.at)} and has been silent since"
     return Fail(reason, message + _describe_unknown_callers(tx, since))
 
 

@@ -229,7 +229,7 @@ def test_a_machine_shows_its_health_with_problems_first(service: Service) -> Non
     service.save_plugin_data(uuid, plugin_data)
     kept = browser.get(f"/ui/machines/{uuid}?tab=health").text
     assert 'datetime="2026-01-31T00:00:00.000000Z"' in kept
-    assert "The last inspection did not ask it" in kept
+    assert "The last inspection did not read it" in kept
     assert "<b>Disk" not in page
     assert "<i>is" not in page
     service.learn(uuid, {}, plugin_data)
@@ -319,7 +319,7 @@ def test_rules_are_explained_on_a_machine(service: Service) -> None:
     assert "eq: true" in shown
     assert '/extra/serial: →becomes "known"' in shown
     assert service.node(uuid) == before
-    assert "may not try rules" in Browser(service).log_in("reader").get(f"/ui/machines/{uuid}?tab=rules").text
+    assert "may not test rules" in Browser(service).log_in("reader").get(f"/ui/machines/{uuid}?tab=rules").text
     page = browser.get(f"/ui/machines/{uuid}?tab=log")
     assert "not an archive of texts" in page.text
     download = browser.get(f"/ui/machines/{uuid}?download=log")

@@ -84,7 +84,7 @@ def test_a_file_is_checked_first_and_its_bmcs_are_tried_before_machines_stay(ser
     text = text_of(page)
     assert "1 created, 1 not created. 1 BMC is being tried" in text
     assert "the BMC at 192.0.2.1 did not answer" in text
-    assert "all the same" not in text  # not before all are known
+    assert "anyway" not in text  # not before all are known
     answers(service, "r1-u002", error="Authentication failed")
     page = look_again(root, page)
     assert "1 created, 2 not created" in text_of(page)

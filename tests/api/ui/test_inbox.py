@@ -214,4 +214,4 @@ def test_a_machine_that_waits_has_one_name_on_all_pages_and_leads_to_the_inbox(s
     for path in ("/ui/inbox", "/ui/machines", "/ui/wiring", f"/ui/machines/{ident}?tab=log"):
         page = text_of(root.get(path))
         assert ("s-1" in page, ident[:8] in page) == (True, False), path
-    assert "waits in the inbox" in page
+    assert "waiting for approval in the inbox" in page

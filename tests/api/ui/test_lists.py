@@ -64,7 +64,7 @@ def test_pages_and_totals_are_shown(service: Service) -> None:
 
 def test_the_cause_is_whole_in_lists_of_failures_and_in_the_place_of_the_hardware_in_others(service: Service) -> None:
     uuid = failed(service, "m-bad", Reason.RAMDISK_ERROR)
-    service.alter(uuid, last_error=f"{LONG} (ramdisk-error). The ramdisk reported a failure.")
+    service.alter(uuid, last_error=f"{LONG} (ramdisk-error). Read the ramdisk's error in the message.")
     with_hardware(service)
     browser = Browser(service).log_in("root")
     for query in ("reason=ramdisk-error", "state=inspect+failed", "q=reason+%3D%3D+ramdisk-error"):

@@ -79,7 +79,7 @@ def test_what_was_entered_when_a_session_ended_is_sent_after_the_next_login(serv
     service.store.write(lambda tx: tx.web_sessions.remove_ended(tx.now + 8 * 3600 + 1, 100))
     late = browser.post(f"/ui/machines/{uuid}/notes", text="the fan rattles", also=password)
     assert late.status_code == 401
-    assert "What you entered is kept" in late.text
+    assert "Your input is kept" in late.text
     assert not any(one in late.text for one in ("rattles", password))
     sealed = kept(late.text)
     wrong = browser.post("/ui/login", token="nobody", kept=sealed)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.http.context import Data
+from ferroscope.api.http.context import DataAccess
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contrib.ui import remedy
@@ -136,7 +136,7 @@ def test_who_corrects_a_bmc_does_not_undo_what_somebody_else_has_corrected_meanw
     third = shown | INFO | {"redfish_address": "https://192.0.2.9", "redfish_password": "newer"}
     refused = other.post(f"/ui/machines/{uuid}/bmc", action="correct", **third)
     assert refused.status_code == 409
-    assert "Somebody else has changed redfish_address meanwhile" in text_of(refused)
+    assert "Another user changed redfish_address meanwhile" in text_of(refused)
     assert 'name="redfish_address" value="https://192.0.2.9"' in refused.text
     assert 'name="was-redfish_address" value="https://192.0.2.8"' in refused.text
     assert service.node(uuid).driver_info["redfish_address"] == "https://192.0.2.8"
@@ -226,7 +226,7 @@ def test_a_machine_that_rests_says_that_the_database_cannot_be_written(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = DatabaseFailure(DatabaseFault.FULL, "disk full")
-    monkeypatch.setattr(Data, "read_write_failure", lambda *_, **__: failure)
+    monkeypatch.setattr(DataAccess, "read_write_failure", lambda *_, **__: failure)
     uuid = add(service, "well", driver="fake-hardware")
     card = text_of(Browser(service).log_in("root").get(f"/ui/machines/{uuid}"))
     assert DatabaseFault.FULL.advice.lower() in card.lower()

@@ -77,7 +77,7 @@ def test_who_saves_a_rule_learns_that_somebody_else_has_changed_it_and_loses_not
     was = version(root.get(path).text)
     assert root.post(path, action="save", was=was, **RULE | {"priority": "9"}).status_code == 303
     refused = root.post(path, action="save", was=was, **RULE | {"description": "mine"})
-    assert (refused.status_code, "Somebody else has changed this rule" in text_of(refused)) == (400, True)
+    assert (refused.status_code, "Another user changed this rule" in text_of(refused)) == (400, True)
     assert 'value="mine"' in refused.text
     assert (stored(service)[0].priority, stored(service)[0].description) == (9, "acme")
     again = root.post(path, action="save", was=version(refused.text), **RULE | {"description": "mine"})

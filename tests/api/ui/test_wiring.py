@@ -67,7 +67,7 @@ def test_the_wiring_names_machines_that_are_not_where_they_are_expected(service:
     assert "Contradictions" not in browser.get("/ui/wiring").text
     expect(service, "nic[switch == leaf-1 and port == Ethernet1]", "memory >= 900TB")
     page = Elements(browser.get("/ui/wiring").text)
-    assert page.text.count("is not where it is expected") == 2
+    assert page.text.count("is not where expected") == 2
     assert "found: nic.switch: leaf-1; nic.port: ethernet9" in page.text.lower()
     assert "900TB" not in page.text
     found = browser.get("/ui/wiring?format=csv").text

@@ -1,17 +1,19 @@
-"""A scripted Redfish service, and a driver for it."""
+"""A scripted Redfish service, a driver for it, and what several files of tests need of both."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.contracts.errors import BmcError
 from tests.support.processes import PATIENCE
-from tests.support.scripted_redfish import ScriptedBmc, scripted_bmc
+from tests.support.scripted_redfish import SYSTEM, ScriptedBmc, answer, scripted_bmc
 
 
 @pytest.fixture
@@ -48,3 +50,22 @@ def hurried(waits: int | None = None) -> RedfishBmc:
 def driver() -> Iterator[RedfishBmc]:
     with closing(hurried()) as made:
         yield made
+
+
+def takes_boot(bmc: ScriptedBmc, *, readonly: str = "", reverts: dict[str, Any] | None = None) -> None:
+    """Have a BMC that writes what it is told, refuses ``readonly``, and sets what else it likes."""
+
+    def patch(body: dict[str, Any]) -> Any:
+        wanted = body["Boot"]
+        if readonly in wanted:
+            return answer(400, {"error": {"message": f"{readonly} is read-only"}})
+        bmc.system["Boot"].update({**(reverts or {}), **wanted})
+        return None
+
+    bmc.upon["PATCH", SYSTEM] = patch
+
+
+def fails(call: Any) -> BmcError:
+    with pytest.raises(BmcError) as caught:
+        call()
+    return caught.value

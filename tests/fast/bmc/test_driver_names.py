@@ -14,16 +14,13 @@ _SOURCE = Path(drivers.__file__).parents[1]
 _NAMES = {point.name for point in entry_points(group=drivers.GROUP)}
 # The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's;
 # the backends of the registry, whose driver has the same name; the scan of networks, which speaks two protocols before
-# there is a node, and says which driver suits what answered; the packages that an attached Ironic and its
-# import need; what other services call each.
+# there is a node, and says which driver suits what answered; what other services call each.
 _CHOSEN = {
     "config/service_options.py",
     "config/inspection_options.py",
     "cli/main.py",
     "contrib/dcim/bmc_scan/command.py",
     "contrib/dcim/bmc_scan/scan.py",
-    "contrib/openstack/attached.py",
-    "contrib/openstack/import_command.py",
     "core/driver_names.py",
 }
 

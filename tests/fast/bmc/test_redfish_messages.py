@@ -98,7 +98,7 @@ def test_what_a_bmc_says_is_withheld_where_a_mask_would_tell_the_password() -> N
     error = translate(Refusal(400, "bad p"), Access(URL, None, "u", "p"), "power on", Deadline(5.0))
     assert WITHHELD in str(error)
     assert "bad" not in str(error)
-    assert "The BMC answered with an error" in str(error)
+    assert "The BMC rejected the command" in str(error)
     assert error.reason is Reason.BMC_REFUSED
 
 

@@ -356,7 +356,7 @@ def test_an_error_does_not_outweigh_a_whole_resource_beside_it(
     machine.upon["GET", path] = lambda _body: answer(500, machine.documents[path] | {"@odata.id": path} | ERROR)
     assert works(driver, machine)
     unread = driver.inventory(machine.node()).get("unread", [])
-    assert unread == ([] if path in (DRIVE,) else [f"{path}: in part, with an error beside it"])
+    assert unread == ([] if path in (DRIVE,) else [f"{path}: in part, with an error"])
 
 
 @pytest.mark.parametrize("left", [{}, {"@odata.id": SYSTEM}, {"@odata.id": SYSTEM, "Id": "1"}, {"Id": "1"}])

@@ -258,7 +258,7 @@ def test_a_redirect_to_https_says_so(bmc: ScriptedBmc, driver: RedfishBmc) -> No
 def test_https_to_a_plain_port_says_so(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
     error = fails(lambda: driver.get_power(bmc.node(redfish_address=f"https://{bmc.host}")))
     assert (error.transient, error.reason) == (False, Reason.BMC_NOT_REDFISH)
-    assert "does not speak TLS" in str(error)
+    assert "does not use TLS" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_http_to_a_port_of_tls_says_so(driver: RedfishBmc, said: bytes) -> None:
     with a_server_that([said]) as port:
         error = fails(lambda: driver.get_power(node_at(f"http://127.0.0.1:{port}")))
     assert (error.transient, error.reason) == (False, Reason.BMC_NOT_REDFISH)
-    assert "speaks TLS" in str(error)
+    assert "uses TLS" in str(error)
 
 
 @each(

@@ -41,7 +41,7 @@ def test_https_to_a_port_of_plain_http_is_said_without_openssls_words() -> None:
     error = handshake_with_plain_http()
     error.__cause__ = error.args[0]
     why, advice = _why(error, "https://localhost:6385")
-    assert why == "the port speaks plain HTTP, not HTTPS"
+    assert why == "the port serves plain HTTP, not HTTPS"
     assert "http://localhost:6385" in advice
 
 

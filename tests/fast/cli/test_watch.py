@@ -105,4 +105,4 @@ def test_the_last_ones_are_named_with_what_keeps_them() -> None:
     assert outlook(watch) == "n0: the BMC did not respond"
     watch.give_up()
     assert (len(watch.ended), watch.completed) == (4, 3), "it still runs"
-    assert watch.ended[-1].hint == "It waits: no worker is alive. Start one: ferroscope worker."
+    assert watch.ended[-1].hint == "It is waiting: no worker is alive. Start one: ferroscope worker."

@@ -244,7 +244,7 @@ def test_what_cannot_be_an_address_is_known_without_asking(info: Document) -> No
         ({"redfish_address": "https//10.86.0.1"}, "'https//10.86.0.1' is not https://HOST"),
         ({"redfish_address": "https://bmc/ilo/redfish/v1"}, "a path (/ilo/redfish/v1)"),
         ({"ipmi_address": "::ffff:10.40.0.041"}, "has leading zeros"),
-        ({"redfish_address": "[a"}, "must be an IPv6 address"),
+        ({"redfish_address": "[a"}, "must contain an IPv6 address"),
         ({"redfish_address": "10.40.0.41\u200b"}, "has an invisible character"),
         # https://github.com/psf/requests/issues/5775
         ({"redfish_address": "https://[fe80::1234%2537]"}, "the interface of fe80::1234 by its name"),

@@ -6,17 +6,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db import sqlite_writers
-from ferroscope.db.sqlite_writers import Together, Unit
+from ferroscope.db.sqlite_writers import Turns, Unit
 from tests.support.processes import PATIENCE, until
-
-_CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
 
 
 class Desk:
@@ -26,37 +24,43 @@ class Desk:
         self.groups: list[int] = []
         self.open, self.busy = threading.Event(), threading.Event()
         self.fails: BaseException | None = None
-        self.together: Together[Callable[[], Any], Any] = Together(self._carry_out, self._turn)
-        self.turns = 0
+        self.turns: Turns[Callable[[], Any], Any] = Turns(self._run_alone, self._run_group, self, PATIENCE)  # type: ignore[arg-type]
+        self.number_of_turns = 0
 
-    def run(self, call: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-        return self.together.run(call, timeout)
+    def acquire(self) -> bool:
+        self.number_of_turns += 1
+        return True
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        self.turns += 1
-        yield
+    def release(self) -> None: ...
 
-    def _carry_out(self, units: Sequence[Unit[Callable[[], Any], Any]]) -> None:
-        self.groups.append(len(units))
+    def _run_alone(self, call: Callable[[], Any]) -> Any:
+        self._begin(1)
+        return call()
+
+    def _run_group(self, units: Sequence[Unit[Callable[[], Any], Any]]) -> None:
+        self._begin(len(units))
+        for unit in units:
+            unit.run(lambda call: call())
+
+    def _begin(self, size: int) -> None:
+        self.groups.append(size)
         self.busy.set()
         assert self.open.wait(PATIENCE)
         if self.fails is not None:
             raise self.fails
-        for unit in units:
-            unit.run(lambda call: call())
 
 
 @contextmanager
 def crowd(desk: Desk, calls: Sequence[Callable[[], Any]], timeout: float = PATIENCE) -> Iterator[list[Future[Any]]]:
     """One thread is at work; those of ``calls`` line up behind it, in this order."""
+    desk.turns._timeout = timeout
     with ThreadPoolExecutor(len(calls) + 1) as pool:
         try:
-            futures = [pool.submit(desk.run, lambda: "first")]
+            futures = [pool.submit(desk.turns.write, lambda: "first")]
             assert desk.busy.wait(PATIENCE)
             for number, call in enumerate(calls, 1):
-                futures.append(pool.submit(desk.run, call, timeout))
-                assert until(lambda number=number: len(desk.together._waiting) == number)  # type: ignore[misc]
+                futures.append(pool.submit(desk.turns.write, call))
+                assert until(lambda number=number: len(desk.turns._waiting) == number)  # type: ignore[misc]
             yield futures
         finally:
             desk.open.set()
@@ -69,7 +73,7 @@ def test_who_comes_meanwhile_is_carried_out_at_once_and_in_order() -> None:
         assert [future.result(PATIENCE) for future in futures] == ["first", 0, 1, 2, 3, 4]
     assert desk.groups == [1, 5]
     assert order == [0, 1, 2, 3, 4]
-    assert desk.turns == 2
+    assert desk.number_of_turns == 2
 
 
 def test_an_error_is_that_of_its_caller_alone() -> None:
@@ -93,7 +97,7 @@ def test_what_stops_the_group_is_the_error_of_all_and_the_next_go_on() -> None:
             with pytest.raises(OSError, match="no room"):
                 future.result(PATIENCE)
     desk.fails = None
-    assert desk.run(lambda: "again") == "again"
+    assert desk.turns.write(lambda: "again") == "again"
 
 
 def test_many_are_several_groups() -> None:
@@ -107,29 +111,12 @@ def test_many_are_several_groups() -> None:
 def test_who_has_waited_for_too_long_is_not_carried_out() -> None:
     desk, done = Desk(), list[str]()
     with crowd(desk, [lambda: done.append("late")], timeout=0.01) as futures:
-        with pytest.raises(TimeoutError):
+        with pytest.raises(StoreUnavailableError):
             futures[1].result(PATIENCE)
         desk.open.set()
         assert futures[0].result(PATIENCE) == "first"
-    assert desk.run(lambda: "after") == "after"
+    assert desk.turns.write(lambda: "after") == "after"
     assert done == []
-
-
-def test_each_sees_the_context_of_its_own_thread() -> None:
-    desk = Desk()
-
-    def asking(name: str) -> Any:
-        _CALLER.set(name)
-        return desk.run(_CALLER.get)
-
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(asking, "a")]
-        assert desk.busy.wait(PATIENCE)
-        futures += [pool.submit(asking, name) for name in "bcd"]
-        assert until(lambda: len(desk.together._waiting) == 3)
-        desk.open.set()
-        assert [future.result(PATIENCE) for future in futures] == ["a", "b", "c", "d"]
-    assert desk.groups == [1, 3]
 
 
 def test_nobody_is_lost_or_done_twice_in_a_crowd() -> None:
@@ -141,7 +128,7 @@ def test_nobody_is_lost_or_done_twice_in_a_crowd() -> None:
         return number
 
     with ThreadPoolExecutor(32) as pool:
-        assert list(pool.map(lambda number: desk.run(lambda: count(number)), range(2000))) == list(range(2000))
+        assert list(pool.map(lambda number: desk.turns.write(lambda: count(number)), range(2000))) == list(range(2000))
     assert counts == [1] * 2000
     assert sum(desk.groups) == 2000
 
@@ -166,10 +153,10 @@ def test_who_is_interrupted_when_it_is_to_lead_keeps_nobody_from_going_on(monkey
     desk = Desk()
     monkeypatch.setattr(sqlite_writers, "threading", SimpleNamespace(Lock=_Lock))
     with crowd(desk, [lambda: "interrupted", lambda: "second"]) as futures:
-        waiting: Any = desk.together._waiting[0].woken
+        waiting: Any = desk.turns._waiting[0].woken
         waiting.interrupts = True
         desk.open.set()
         with pytest.raises(KeyboardInterrupt):
             futures[1].result(PATIENCE)
         assert futures[2].result(PATIENCE) == "second"
-    assert desk.run(lambda: "after") == "after"
+    assert desk.turns.write(lambda: "after") == "after"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.db import sqlite
-from ferroscope.db.sqlite import WalSync
+from ferroscope.db import sqlite_writers
+from ferroscope.db.sqlite_writers import WalSync
 from tests.support.processes import PATIENCE, until
 
 
@@ -29,7 +29,7 @@ def test_who_waited_for_a_sync_that_failed_is_not_told_that_all_is_well(
             assert fails.wait(PATIENCE)
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(sqlite.os, "fdatasync", fdatasync)
+    monkeypatch.setattr(sqlite_writers.os, "fdatasync", fdatasync)
     came: list[bool] = []
 
     def commit() -> None:

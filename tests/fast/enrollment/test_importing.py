@@ -38,7 +38,7 @@ def test_a_row_names_its_node(cells: dict[str, str], node: str) -> None:
 def test_a_new_name_with_the_mac_address_of_another_node_renames_on_request_only(more: dict[str, str]) -> None:
     """The MAC address is mistyped, or its cell copied, more often than a node is renamed."""
     cells = {"name": "r1-u02", "macs": MAC} | more
-    with pytest.raises(RowError, match=f"MAC address {MAC} is that of node r1-u01; .*{UUID}"):
+    with pytest.raises(RowError, match=f"MAC address {MAC} belongs to node r1-u01; .*{UUID}"):
         found(cells)
     assert found(cells, rename=True)["uuid"] == UUID
 

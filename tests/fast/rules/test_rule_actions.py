@@ -212,7 +212,7 @@ def test_an_action_is_repeated_for_each_item() -> None:
 
 
 def test_a_placeholder_without_a_value_fails_the_rule() -> None:
-    with pytest.raises(RuleFailedError, match=r"there is no inventory\[nothing\]"):
+    with pytest.raises(RuleFailedError, match=r"inventory\[nothing\] does not exist"):
         act("set-plugin-data", {"path": "x", "value": "{inventory[nothing]}"})
 
 

@@ -87,7 +87,7 @@ def test_a_rule_with_a_scope_is_for_nodes_with_the_same(scope: str | None, appli
 )
 def test_placeholders(value: Any, expected: Any) -> None:
     if expected is None:
-        with pytest.raises(RuleFailedError, match="there is no"):
+        with pytest.raises(RuleFailedError, match="does not exist"):
             rendered(value)
     else:
         assert rendered(value) == expected

@@ -104,7 +104,7 @@ def test_a_start_that_took_too_long_says_how_its_last_try_ended(service: Service
     service.machine.fail = fail
     service.boot()
     assert service.inspection.reason == "start-timeout"
-    assert f" s; the last try: {stuck} (start-timeout)" in str(service.node.last_error)
+    assert f" s; the last attempt: {stuck} (start-timeout)" in str(service.node.last_error)
 
 
 @pytest.mark.parametrize(("event", "end"), [(Event.ABORT, "aborted"), (Event.DELETE, "")])

@@ -61,7 +61,7 @@ def test_a_start_whose_reset_is_ignored_fails_with_that_cause_and_leaves_the_mac
     service = kept_on(Showing())
     service.boot()
     assert (service.node.state, service.inspection.reason) == (State.ERROR, "not-restarted")
-    assert "the BMC accepted the reset and the machine was not restarted" in (service.node.last_error or "")
+    assert "the BMC accepted the reset, but the machine did not restart" in (service.node.last_error or "")
     assert service.machine.commands == [*["boot pxe", "reboot"] * 3, "clear pxe"]
     assert service.machine.once is None
     assert any(one.step == "failed" and one.reason == "not-restarted" for one in service.journal)
@@ -71,7 +71,7 @@ def test_a_bmc_that_shows_no_restart_but_its_boot_device_is_found_out_by_the_tim
     service = kept_on(Ignoring())
     service.boot()
     assert service.node.state is State.WAITING
-    assert any("does not show yet" in one.message for one in service.journal)
+    assert any("does not show a restart yet" in one.message for one in service.journal)
     service.carry_out(Event.TIMEOUT)
     assert service.inspection.reason == "not-restarted"
     assert service.machine.commands == ["boot pxe", "reboot", "clear pxe"]

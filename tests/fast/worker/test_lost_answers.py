@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.errors import BmcError, StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core.states import Event, State
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -33,7 +33,7 @@ class Forgetful:
         result = self._store.write(work, durable=durable)
         self._left -= 1
         if self._left == 0:
-            raise StoreUnavailableError("the answer got lost")
+            raise OutcomeUnknownError("the answer got lost")
         return result
 
     def read(self, work: Callable[[Transaction], T], *, snapshot: bool = True) -> T:
@@ -51,9 +51,9 @@ def _lose_the_answer_to_the_claim(service: Service) -> None:
 
     def lost(work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         write(work, durable=durable)
-        raise StoreUnavailableError("the answer got lost")
+        raise OutcomeUnknownError("the answer got lost")
 
-    with mock.patch.object(service.store, "write", lost), pytest.raises(StoreUnavailableError):
+    with mock.patch.object(service.store, "write", lost), pytest.raises(OutcomeUnknownError):
         service.worker.step()
     assert service.pending[0].begun
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope import transition
-from ferroscope.contracts.errors import BmcError, StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core import bmc_password
 from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.model import Node
@@ -299,7 +299,7 @@ class FailingStore:
             raise StoreUnavailableError("the database has failed over")
         result = self._store.write(work, durable=durable)
         if self._left == 0:
-            raise StoreUnavailableError("the answer got lost")
+            raise OutcomeUnknownError("the answer got lost")
         return result
 
 

@@ -86,7 +86,7 @@ def test_a_verified_node_whose_bmc_does_not_say_the_state_has_none() -> None:
     service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
     service.carry_out(Event.VERIFY)
     assert service.node.power_state is None
-    assert any("does not say whether the machine is on or off" in line for line in timeline(service))
+    assert any("does not report whether the machine is on or off" in line for line in timeline(service))
 
 
 def test_a_soft_power_off_asks_a_machine_whose_state_is_unknown_but_not_one_that_is_changing() -> None:

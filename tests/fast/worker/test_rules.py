@@ -132,7 +132,7 @@ def test_a_rule_that_fails_leaves_nothing_behind_but_its_reason(service: Service
     assert (node.state, node.extra, node.properties) == (State.ERROR, {}, {})
     assert service.inspection.reason == "rule-failed"
     assert rule.uuid in (node.last_error or "")
-    assert "there is no inventory[nothing]" in (node.last_error or "")
+    assert "inventory[nothing] does not exist" in (node.last_error or "")
     assert service.ports == []
     assert node.power_state == Power.OFF
     assert service.store.read(lambda tx: tx.data.load(node.inspection or "", ("plugin_data",))) == {}

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, LeaseSettings, Settings
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.doctor.database_server import cluster
 from ferroscope.runtime.backend import Backend, open_backend
@@ -71,7 +71,7 @@ def test_a_commit_that_the_synchronous_standby_has_not_confirmed_is_not_acknowle
         impatient = threading.Thread(target=cancel_waiting_commit, args=[synchronous])
         impatient.start()
         # The server says that it has committed; it has, but a fail-over would discard that.
-        with pytest.raises(StoreUnavailableError, match="has not confirmed"):
+        with pytest.raises(OutcomeUnknownError, match="has not confirmed"):
             backend.store.write(lambda tx: tx.nodes.add(examples.node(name="unconfirmed")))
         impatient.join()
         synchronous.standby.thaw()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ferroscope.api import errors
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.db import executor, store
 from tests.simulation.bugs.registry import bug
 
@@ -26,7 +26,7 @@ def _() -> Iterator[Any]:
 def _() -> Iterator[Any]:
     def rollback(connection: Any) -> None:
         try:
-            executor._run(connection, "ROLLBACK")
+            executor.execute(connection, "ROLLBACK")
         except executor.DBAPIError:
             connection.invalidate()
 
@@ -36,4 +36,4 @@ def _() -> Iterator[Any]:
 @bug("outage-is-a-fault", "a database that is away is answered as a fault of ours", rule="I7", seeds=20)
 def _() -> Iterator[Any]:
     translate = errors.translate
-    yield errors, "translate", lambda exc: None if isinstance(exc, StoreUnavailableError) else translate(exc)
+    yield errors, "translate", lambda exc: None if isinstance(exc, StoreError) else translate(exc)

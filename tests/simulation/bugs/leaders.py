@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ferroscope import leadership
-from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseLostError, StoreError
 from ferroscope.db import leases, members
 from tests.simulation.bugs.registry import bug
 
@@ -20,7 +20,7 @@ _l = leases._l
 def _() -> Iterator[Any]:
     def renew(self: Any) -> bool:
         asked_at = self._clock.monotonic()
-        with contextlib.suppress(LeaseLostError, StoreUnavailableError):
+        with contextlib.suppress(LeaseLostError, StoreError):
             self.claim = self._store.write(lambda tx: tx.leases.renew(self.claim, self._profile.ttl))
         self._trusted_until = leadership.trusted_until(asked_at, self._profile)
         return True

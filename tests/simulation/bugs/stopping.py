@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.db import queue
 from ferroscope.worker import pool
 from tests.simulation.bugs.registry import bug
@@ -28,7 +28,7 @@ def _() -> Iterator[Any]:
     def go_on(self: Any) -> None:
         run(self)
         while True:
-            with contextlib.suppress(StoreUnavailableError):
+            with contextlib.suppress(StoreError):
                 self.step()
 
     yield (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, MACHINE, PAUSED
 from ferroscope.contrib.kubernetes.role import start_inspection
 from ferroscope.runtime.backend import open_backend
@@ -49,7 +49,7 @@ class Desk:
             backend = open_backend(settings, clock=host.clock, stop=Flag(kernel), listen=False)
             try:
                 backend.store.write(work)
-            except StoreUnavailableError:
+            except StoreError:
                 return False
             finally:
                 backend.close()

@@ -65,7 +65,7 @@ def open_adapter(family: Family) -> conformance.Open:
         settings = msgspec.structs.replace(DatabaseSettings(), **options)
         engine, bus, stop = dialects.engine(family, connect), LocalBus(), threading.Event()
         store = Store(engine, settings=settings, bus=bus, clock=clock, stop=stop)
-        store._runner.send = driver.send
+        store._shared.send = driver.send
         queue = Queue(store, engine, bus=bus, clock=clock, poll_seconds=poll_seconds)
         return conformance.Adapter(store, queue, bus, stop)
 

@@ -10,8 +10,8 @@ from sqlalchemy import insert
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query
-from ferroscope.db import schema, unit_of_work
-from ferroscope.db.executor import Command
+from ferroscope.db import postgresql, schema
+from ferroscope.db.executor import COMMIT, Command
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
@@ -35,10 +35,9 @@ def test_an_error_at_the_end_of_the_message_costs_nobody_a_connection(
     with store.engine.connect() as connection:
         connection.exec_driver_sql("CREATE TABLE once (a int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
         connection.exec_driver_sql("INSERT INTO once VALUES (1)")
-    commit = unit_of_work.closing
     again = Command("INSERT INTO once VALUES (1)", None, answers=False)
-    monkeypatch.setattr(unit_of_work, "closing", lambda connection, _woken: (*commit(connection, ()), again))
-    store.write(lambda tx: tx.nodes.add(examples.node(name="first")))
+    monkeypatch.setattr(postgresql, "closing", lambda _woken: (COMMIT, again))
+    store.write(lambda tx: (tx.nodes.add(examples.node(name="first")), tx.wake("others")))
     monkeypatch.undo()
     for number in range(3):  # each is one message, with BEGIN and COMMIT
         row = _ROW | {"id": f"r{number}"}

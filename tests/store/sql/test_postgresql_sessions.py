@@ -18,7 +18,7 @@ from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.engine import build_engine
 from ferroscope.db.executor import Command, CommandError
-from ferroscope.db.postgresql import pipelined
+from ferroscope.db.postgresql import send
 from tests.store.conftest import stores
 from tests.support import databases
 from tests.support.postgresql_places import pooler, standby
@@ -80,11 +80,11 @@ def test_a_session_that_hangs_is_given_up(postgresql_url: str) -> None:
         pid = int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
         driver = connection.connection.dbapi_connection
         asked = [Command("SELECT 1", {}, answers=True), Command("SELECT 2", {}, answers=True)]
-        assert [rows for rows, _ in pipelined(connection, asked)] == [[(1,)], [(2,)]]
+        assert [rows for rows, _ in send(connection, asked)] == [[(1,)], [(2,)]]
         os.kill(pid, signal.SIGSTOP)
         try:
             with pytest.raises(CommandError, match="has not answered for 0") as caught:
-                pipelined(connection, asked)
+                send(connection, asked)
         finally:
             os.kill(pid, signal.SIGCONT)
         assert caught.value.sent == len(asked)  # they may have been executed

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import ConflictError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import executor, location, schema, sqlite_writers
+from ferroscope.db import location, schema, sqlite, sqlite_writers
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.backend import open_backend
@@ -48,7 +48,7 @@ def crowd(store: Store, works: Sequence[Work], *, durable: bool = True) -> Itera
         begun.set()
         assert go_on.wait(PATIENCE)
 
-    writers: Any = store._writers._together  # type: ignore[union-attr]
+    writers: Any = store._writers.turns  # type: ignore[union-attr]
     with ThreadPoolExecutor(len(works) + 1) as pool:
         try:
             futures = [pool.submit(store.write, first, durable=False)]
@@ -182,15 +182,15 @@ def test_what_cannot_be_undone_is_not_committed_with_the_others(store: Store, mo
         assert tx.nodes.list(Query())
         raise LookupError("spoilt")
 
-    run = executor._run
+    run = sqlite.execute
 
     def failing(connection: Any, statement: str) -> None:
         if statement.startswith("ROLLBACK TO"):
-            monkeypatch.setattr(executor, "_run", run)
+            monkeypatch.setattr(sqlite, "execute", run)
             raise OperationalError(statement, None, sqlite3.OperationalError("disk I/O error"))
         run(connection, statement)
 
-    monkeypatch.setattr(executor, "_run", failing)
+    monkeypatch.setattr(sqlite, "execute", failing)
     with crowd(store, [_adding("a"), spoilt, _adding("b")]) as futures:
         pass
     assert futures[0].result(PATIENCE) is futures[2].result(PATIENCE) is None

@@ -21,7 +21,7 @@ from sqlalchemy import text
 
 from bench.quantiles import spread
 from ferroscope.config.options import DatabaseSettings, LeaseSettings, Settings
-from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError
 from ferroscope.core.model import Chassis
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
@@ -57,7 +57,7 @@ def again(act: Callable[[], object]) -> None:
     def done() -> bool:
         try:
             act()
-        except StoreUnavailableError:
+        except StoreError:
             return False
         return True
 
@@ -101,7 +101,7 @@ class Client(threading.Thread):
             self.epochs.append((lease, won.epoch))
         except (LeaseHeldError, LeaseLostError):
             pass
-        except StoreUnavailableError:
+        except StoreError:
             self.unanswered += 1
             time.sleep(0.05)
 

@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db.engine import build_engine
 from ferroscope.db.store import Store
@@ -57,7 +57,7 @@ def take(successor: Store, seconds: float = 60.0) -> LeaseClaim:
     while time.monotonic() < deadline:
         try:
             return successor.write(lambda tx: tx.leases.acquire("backup", "successor", seconds))
-        except (LeaseHeldError, StoreUnavailableError):
+        except (LeaseHeldError, StoreError):
             time.sleep(0.05)
     raise AssertionError("nobody took over")
 

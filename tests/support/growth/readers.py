@@ -235,8 +235,8 @@ NOT_MEASURED: Final = {
         ),
         "reads what another part of the service has written": (
             "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.data"
-            " contrib.ui.activity contrib.ui.session core.states db.copying.destination db.data db.failover_nodes"
-            " hardware.machine_identity periodic.reinspection"
+            " contrib.ui.activity contrib.ui.session core.states db.copying.destination db.failover_nodes"
+            " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
             "bmc.redfish.failures boot_config.floppy cli.node.timeline cli.output cli.user"

@@ -29,7 +29,7 @@ from tests.system.cli import planted_causes as cause
 from tests.system.cli.console import Shell
 from tests.system.cli.planted_causes import Site
 
-NEEDS_PERSON: Final = "This needs a person: "
+NEEDS_PERSON: Final = "Manual step: "
 # The addresses of BMCs: the simulated ones are on this host.
 NETWORKS: Final = Networks(["127.0.0.0/8"], guarded=True)
 # A command of a host, which tests of its own run.

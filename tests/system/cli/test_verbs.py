@@ -51,7 +51,7 @@ def test_a_verb_that_the_state_does_not_take_is_a_conflict_that_says_what_it_tak
 
 
 def test_power_is_commanded_and_shown(running: Shell, node: str) -> None:
-    unknown = "the BMC responds: it does not say whether the machine is on or off"
+    unknown = "the BMC responds: it does not report whether the machine is on or off"
     assert running.json("bmc", "try", node)[0]["result"] == unknown
     running("node", "power", node, "on", "--wait", check=0)
     assert running.json("bmc", "try", node)[0]["result"] == "the BMC responds: power on"

@@ -19,16 +19,16 @@ from sqlalchemy import Connection, Engine, text
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseHeldError, StoreError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db import executor, leases
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import classify
-from ferroscope.db.executor import Statements
+from ferroscope.db.executor import COMMIT, Statements, database_of
 from ferroscope.db.leases import _digest
-from ferroscope.db.session import Batch
+from ferroscope.db.replication import Memory
+from ferroscope.db.session import Session, Shared
 from ferroscope.db.store import Store
-from ferroscope.db.unit_of_work import closing, sender_for
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.cluster.takeovers import race
@@ -62,9 +62,17 @@ class OldLeader:
         self.connection = engine.connect()
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
-        opening = executor.opening(self.connection.dialect.name, write=True, durable=True, snapshot=True)
-        self._batch = Batch(self.connection, Statements(engine), sender_for(engine.dialect.driver), opening, clock)
-        self._batch.flush()
+        database = database_of(engine.dialect.name)
+        shared = Shared(
+            dialect=engine.dialect,
+            send=database.send,
+            statements=Statements(engine),
+            clock=clock,
+            monotonic=time.monotonic,
+            memory=Memory(SystemClock()),
+        )
+        self._session = Session(shared, self.connection, database.opening(True, True, True))
+        self._session.flush()
 
     def write(self) -> int:
         """Write as a leader; return how many rows."""
@@ -82,7 +90,7 @@ class OldLeader:
         self.connection.close()
 
     def end(self) -> None:
-        self._batch.end(closing(self.connection, ()))
+        self._session.end((COMMIT,))
 
     def roll_back(self) -> None:
         executor.rollback(self.connection)
@@ -118,7 +126,7 @@ def _take_over(store: Store) -> LeaseClaim:
     taken: list[LeaseClaim] = []
 
     def took_over() -> bool:
-        with contextlib.suppress(LeaseHeldError, StoreUnavailableError):
+        with contextlib.suppress(LeaseHeldError, StoreError):
             taken.append(_lead(store, "successor", HOURS))
         return bool(taken)
 

@@ -36,7 +36,7 @@ USE = """
 import json
 from structlog.testing import capture_logs
 from ferroscope import transition
-from ferroscope.db import addresses, macs
+from ferroscope.db import nodes, ports
 from ferroscope.api.baremetal import provision
 from ferroscope.api.http import schemas
 from ferroscope.api import introspection
@@ -54,8 +54,8 @@ assert (node.state, node.provision_state) == (new, "enroll")  # nobody asked for
 node = transition._with_transition(Node(uuid="u", driver="sim", provision_state="manageable"), row, 1.0)
 assert (node.state, node.provision_state) == (new, "inspect wait")
 assert provision.allowed_verbs(node) == ["abort"] and not delivery.is_inspectable(node)
-assert new in macs._STATES and new in states.AWAITED and new in states.TIMES_OUT and new in states.MACHINE
-assert "burning" in addresses._callers().compile().params.values()
+assert new in ports._STATES and new in states.AWAITED and new in states.TIMES_OUT and new in states.MACHINE
+assert "burning" in nodes._callers().compile().params.values()
 assert "burning" in introspection._INTROSPECTED
 assert "burning" in json.dumps(schemas.IntrospectionState.__metadata__[0].extra_json_schema)
 assert "| `burning` | active, may boot, takes a callback, times out | The machine is " in page.render()

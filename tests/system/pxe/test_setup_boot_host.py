@@ -118,7 +118,7 @@ def test_beside_a_server_that_stays_it_becomes_a_proxy(lab: Lab, host: BareHost)
 def test_an_own_range_beside_another_server_needs_to_be_asked_for_and_warns(lab: Lab, host: BareHost) -> None:
     foreign.serve(lab)
     done = host.setup(*_ANSWERS, "--dhcp", "own", stdin=_PASSWORD)
-    assert f"{foreign.ADDRESS} assigns addresses on this network, too" in done.stderr
+    assert f"{foreign.ADDRESS} also assigns addresses on this network" in done.stderr
     assert f"another DHCP server answers machines: {foreign.ADDRESS}" in done.stdout  # doctor finds it, too
     assert "proxy" not in "".join(line for line in host.read(_DNSMASQ).splitlines() if "dhcp-range" in line)
 
@@ -169,7 +169,7 @@ def test_on_a_terminal_it_proposes_and_asks(host: BareHost) -> None:
     command = f"{executable()} setup --boot network --database '' --listen localhost --login noauth"
     # Interface and range as proposed, the URL, and no ramdisk now.
     done = host.run("script", "-qec", command, "/dev/null", stdin="\n\n\nn\n")
-    assert "Interface (none: this host is no boot host) [boot]" in done.stdout, done.stdout
+    assert "Interface (none: this host is not a boot host) [boot]" in done.stdout, done.stdout
     assert "Addresses for machines [10.77.0.133-10.77.0.254]" in done.stdout
     assert f"[http://{ADDRESS}:6385]" in done.stdout
     assert "ranges = 10.77.0.133-10.77.0.254" in host.read(CONFIGURATION)

@@ -14,7 +14,7 @@ import pymysql
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import Query
 from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.runtime.backend import Backend, open_backend
@@ -59,14 +59,14 @@ def _enrol(backend: Backend) -> str:
 
 
 def _works(backend: Backend) -> bool:
-    with contextlib.suppress(StoreUnavailableError):
+    with contextlib.suppress(StoreError):
         return bool(_enrol(backend))
     return False
 
 
 def _refused(act: Callable[[], object]) -> DatabaseFault:
     """It ends with an error while what it waits for goes on; without the time-outs above it never would."""
-    with pytest.raises(StoreUnavailableError) as caught:
+    with pytest.raises(StoreError) as caught:
         act()
     return caught.value.failure.fault
 
@@ -119,7 +119,7 @@ def test_every_write_that_returned_survives_the_death_of_the_server(server: Serv
             try:
                 while True:
                     stored.append(_enrol(backend))
-            except StoreUnavailableError:
+            except StoreError:
                 return
 
         threads = [threading.Thread(target=write) for _ in range(4)]
@@ -180,7 +180,7 @@ def _of_an_operator(server: Server, url: str) -> str:
 def _enrols(backend: Backend) -> bool:
     try:
         _enrol(backend)
-    except StoreUnavailableError:
+    except StoreError:
         return False
     return True
 

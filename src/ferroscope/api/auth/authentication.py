@@ -155,6 +155,6 @@ def _credentials(env: Mapping[str, Any]) -> dict[str, str]:
 
 def _too_many(wait: int) -> TooManyError:
     return TooManyError(
-        "Too many failed logins of this name or from this address; try again later, or use an access token.",
+        "Too many failed logins with this name or from this address; try again later, or use an access token.",
         {"Retry-After": str(wait)},
     )

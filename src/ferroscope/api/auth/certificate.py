@@ -30,7 +30,7 @@ def parse(text: str) -> Mapping[str, Identity]:
         roles = tuple(role.strip() for role in fields.split(",") if role.strip())
         if kind not in KINDS_OF_NAMES:
             raise ConfigFileError(
-                f"line {number}: {line[:40]!r} does not say which name of a certificate it means: begin it with CN: "
+                f"line {number}: {line[:40]!r} does not name a field of the certificate: begin it with CN: "
                 "for the common name of the subject, or with DNS:, mail: or URI: for a name of subjectAltName"
             )
         if not name or not roles:

@@ -18,7 +18,7 @@ import msgspec
 
 from ferroscope.api.auth.identity import Identity, local
 from ferroscope.api.errors import UnauthorizedError
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
@@ -137,7 +137,7 @@ class TokenAuth:
         def work(tx: Transaction) -> None:
             tx.access_tokens.used(ident, tx.now - _USE_RECORDED_EVERY)
 
-        with suppress(StoreUnavailableError):
+        with suppress(StoreError):
             self._store.write(work, durable=False)
 
 

@@ -26,7 +26,6 @@ from ferroscope.api.http.schemas import Uuid
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.telemetry import CALL
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
@@ -281,7 +280,7 @@ def _take(
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
     if inspection is None:
         return refusals.not_waiting(node)
-    if (traced := CALL.get()) is not None and traced.inspection is None:
+    if (traced := tx.call.traced) is not None and traced.inspection is None:
         traced.inspection = inspection
     verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.secret)
     if not verdict.accepted:
@@ -368,7 +367,7 @@ def _note_call(
     entry = transition.step(
         node,
         _CALLED if first else _CONTRADICTED,
-        f"{message}{_from(source)}{', without the secret of the inspection' if without else ''}",
+        f"{message}{_from(source)}{', without the inspection secret' if without else ''}",
         process=process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),

@@ -96,7 +96,7 @@ def _driver_info(services: ApiServices, name: str, bmc_addresses: Sequence[str])
 def connect(context: ApiContext, tx: Transaction, node: Node, owners: Sequence[Node], source: str) -> None:
     """Record on both nodes that the new machine may be a known one: by its BMC address, or by its source address."""
     for owner in owners[:_MAX_CONNECTED_NODES]:
-        message = f"a machine with this node's BMC address and other MAC addresses was discovered as node {node.uuid}"
+        message = f"a machine with this node's BMC address but other MAC addresses was discovered as node {node.uuid}"
         _connect(context, tx, node, owner, message, "same BMC address as", source)
     waiting = [caller for caller in tx.addresses.callers(source) if caller.uuid != node.uuid]
     if len(waiting) == 1 and not owners:
@@ -206,7 +206,7 @@ def _limit_of(
     """Return the refusal if this source has reached its limits; other sources are not affected."""
     most = max(MIN_WAITING_OF_SOURCE, context.settings.auto_discovery.max_waiting // PARTS_OF_MAX_WAITING)
     if count_waiting and source and tx.discoveries.unclaimed(source) >= most:
-        message = f"{source} has reached its part of [auto_discovery] max_waiting ({many(most, 'discovered node')})"
+        message = f"{source} has reached its share of [auto_discovery] max_waiting ({many(most, 'discovered node')})"
         return lookup.LookupRefusal(Reason.DISCOVERY_LIMITED, message)
     if count_bytes and source:
         stored = tx.discoveries.unclaimed_bytes(source)

@@ -307,6 +307,6 @@ def readmit(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
 def _check_discovered(node: Node) -> None:
     if not node.auto_discovered:
         raise StateConflictError(
-            f"Node {node.uuid} was enrolled, not discovered, and no inspection data of it is held; there is nothing to "
+            f"Node {node.uuid} was enrolled, not discovered, and has no held inspection data. There is nothing to "
             "approve or reject."
         )

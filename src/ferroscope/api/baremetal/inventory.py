@@ -167,7 +167,7 @@ def pick(listed: list[RevisionView], text: str) -> RevisionView:
     if number == 0 or abs(number) > 1_000_000:
         raise BadRequestError(f"Invalid revision {text[:20]}: 1 is the oldest, -1 the newest.")
     if abs(number) > len(listed):
-        raise MissingError(f"Revision {number} could not be found; revisions that are kept: {len(listed)}.")
+        raise MissingError(f"Revision {number} could not be found; {len(listed)} revisions are kept.")
     return listed[number - 1 if number > 0 else number]
 
 

@@ -162,8 +162,7 @@ def hold(
     entry = transition.step(
         node,
         _HELD,
-        f"the data{f' from {source}' if source else ''} contradicts the last inspection and waits for approval: "
-        f"{message}",
+        f"the data{f' from {source}' if source else ''} contradicts the last inspection and needs approval: {message}",
         process=process.name,
         severity=Severity.WARNING,
         reason=str(Reason.DATA_CONTRADICTS),

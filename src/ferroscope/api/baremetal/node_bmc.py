@@ -111,7 +111,7 @@ def _field(context: ApiContext, node: Node) -> str:
     if field is None:
         raise BadRequestError(drivers.not_supported(node, "a change of the BMC's password"))
     if not node.driver_info.get(bmc_password.user_field(field)):
-        raise BadRequestError(f"Node {node.uuid} has no {bmc_password.user_field(field)}: there is no account.")
+        raise BadRequestError(f"Node {node.uuid} has no {bmc_password.user_field(field)}: the node has no BMC account.")
     return field
 
 
@@ -190,7 +190,7 @@ def _check(
     pending = node.driver_info.get(bmc_password.pending_field(field))
     if password is None:
         if pending is None:
-            raise StateConflictError(f"There is no change of the BMC's password to resume on node {node.uuid}.")
+            raise StateConflictError(f"No change of the BMC's password can be resumed on node {node.uuid}.")
         return
     if pending is not None:
         raise StateConflictError(
@@ -201,8 +201,8 @@ def _check(
         access.require(policy, _REFERENCE, call.identity, target)
     elif is_reference(node.driver_info.get(field)):
         raise StateConflictError(
-            f"{field} of node {node.uuid} is a reference to a secret that is stored elsewhere; store the new password "
-            "there, and set a reference to that."
+            f"{field} of node {node.uuid} refers to a secret that is stored elsewhere. Store the new password there, "
+            "and set a reference to it."
         )
     _check_valid(context.services.drivers[node.driver], node, field, password)
 

@@ -215,7 +215,7 @@ def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) ->
     if kept:
         names, places = ", ".join(kept), ", ".join(changed)
         raise BadRequestError(
-            f"Changing {places} could send the stored {names} to another machine than before. "
+            f"Changing {places} could send the stored {names} to a different machine. "
             f"Set {names} in the same request, or remove what is no longer needed."
         )
     if bmc_access.is_unconfirmed(after) and (changed or sent_fields):

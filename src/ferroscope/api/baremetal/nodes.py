@@ -101,7 +101,7 @@ def _list(context: ApiContext, call: RouteCall[NodeListQuery, None], fields: tup
 
     def work(tx: Transaction, room: Room) -> Page:
         if asked.chassis_uuid is not None:
-            tx.chassis.get(query.filters["chassis_uuid"])
+            tx.chassis.get(str(query.filters["chassis_uuid"]))
         return page_of(
             context, call, tx, room, query, size, lambda node: _visible_fields(context, call, node, fields), keep
         )

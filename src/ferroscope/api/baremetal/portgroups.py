@@ -158,7 +158,7 @@ def _list(
         narrowed = query
         if of_node is not None:
             node = access.see(context.access.policy, call.identity, tx.nodes.get(of_node), of_node)
-            narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": node.uuid})
+            narrowed = msgspec.structs.replace(query, filters={**query.filters, "node": node.uuid})
         if project is None and asked.shard is None:
             return paging.page(room, tx.portgroups, narrowed, size, show)
         if query.marker is not None and not ports.visible_ports(

@@ -122,11 +122,11 @@ def _list(
         narrowed = query
         if owner is not None:
             of_node = access.see(context.access.policy, call.identity, tx.nodes.get(owner), owner)
-            narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": of_node.uuid})
+            narrowed = msgspec.structs.replace(query, filters={**query.filters, "node": of_node.uuid})
         if group is not None:
             of_group = tx.portgroups.get(group)
             access.see(context.access.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
-            narrowed = msgspec.structs.replace(narrowed, filters=narrowed.filters | {"portgroup": of_group.uuid})
+            narrowed = msgspec.structs.replace(narrowed, filters={**narrowed.filters, "portgroup": of_group.uuid})
         limited = query.project is not None or asked.shard is not None
         if (
             limited

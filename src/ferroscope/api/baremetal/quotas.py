@@ -41,8 +41,8 @@ def check(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner
     ):
         if limit and now > limit:
             raise ForbiddenError(
-                f"The quota of project {owner} is {limit:,} {noun}, and this would make it {now:,}. Delete what is no "
-                f"longer needed, or ask an operator for more ([api] {option})."
+                f"The quota of project {owner} is {limit:,} {noun}, and this request would make it {now:,}. Delete "
+                f"what you no longer need, or ask an operator for more ([api] {option})."
             )
 
 

@@ -92,7 +92,7 @@ def get_image(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Return the image, or the range of it that is asked for."""
     configured = context.settings.inspector.ramdisk_iso
     if not configured.startswith("/") or call.path["name"] != Path(configured).name:
-        raise MissingError(f"There is no image {call.path['name'][:100]!r} here; see [inspector] ramdisk_iso.")
+        raise MissingError(f"No image {call.path['name'][:100]!r} exists here; see [inspector] ramdisk_iso.")
     return Reply(200, ServedFile(Path(configured)))
 
 
@@ -151,7 +151,7 @@ def _note(process: ProcessContext, tx: Transaction, node: Node, source: str) -> 
     entry = transition.step(
         node,
         _STEP,
-        f"{message}, and before from {', '.join(named)}" if named else message,
+        f"{message}, after {', '.join(named)}" if named else message,
         process=process.name,
         severity=Severity.WARNING if named else Severity.INFO,
         detail={"source": source} if source else None,
@@ -163,7 +163,7 @@ def _count(process: ProcessContext, tx: Transaction, node: Node, source: str, en
     """Count a script that another address loaded. So a client that uses up the entries cannot hide the next address."""
     number = 1 if entry is None else int(entry.detail[_MORE]) + 1
     times = many(number, "more time")
-    message = f"the boot script of the inspection was loaded {times} from other addresses, at last from {source}"
+    message = f"the boot script of the inspection was loaded {times} from other addresses, most recently from {source}"
     detail = {"source": source, _MORE: number}
     if entry is None:
         entry = transition.step(node, _STEP, message, process=process.name, severity=Severity.WARNING, detail=detail)

@@ -23,7 +23,7 @@ from ferroscope.api.baremetal import callback_body
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, TooManyError, UnavailableError
 from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.api.http.route import Reply, Route, RouteCall
-from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import NotFoundError, StoreError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret, lookup
@@ -195,7 +195,7 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
         else:
             note(context, tx, refusal, source, machine=machine)
 
-    with contextlib.suppress(StoreUnavailableError):  # the caller gets the error about its body in any case
+    with contextlib.suppress(StoreError):  # the caller gets the error about its body in any case
         context.data.store.write(work)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from contextvars import Token
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +22,12 @@ from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.config.private_file import open_private
-from ferroscope.contracts.calls import PENDING, RECEIPT, Audited, Receipt
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.calls import NO_CALL, Audited, CallContext, Receipt
+from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
+from ferroscope.core.model import LeaseProof
 from ferroscope.core.values import many
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
@@ -142,7 +143,7 @@ class Audit:
 
         try:
             at = self._store.write(work, durable=False)
-        except StoreUnavailableError as exc:
+        except StoreError as exc:
             at = self._clock.time()
             _log.warning("audit event not stored", call=events[0].call, user=events[0].user, error=str(exc))
         for event in events:
@@ -166,32 +167,27 @@ class Audit:
 
 
 class CallAudit:
-    """One call: ``begin`` before its handler, ``end`` after it, ``write_event`` with its status."""
+    """One call: ``begin`` before its handler, ``write_event`` with its status."""
 
     def __init__(self, audit: Audit | None, call: str, *, ramdisk: bool) -> None:
         self._audit = audit
         self._ramdisk = ramdisk
         self._changes = not ramdisk and call not in _FREQUENT and call.partition(" ")[0] not in SAFE
         self._audited: Audited | None = None
-        self._token: Token[Audited | None] | None = None
-        self._receipt: Token[Receipt | None] | None = None
 
-    def begin(self, event: Callable[[], AuditEvent], receipt: Receipt | None = None) -> None:
-        """Have the event and the receipt written with the change, if such a call may change something."""
-        if self._changes:
-            self._receipt = RECEIPT.set(receipt or Receipt())
-        if self._audit is not None and self._changes:
+    def begin(
+        self,
+        event: Callable[[], AuditEvent],
+        lease: LeaseProof | None = None,
+        receipt: Receipt | None = None,
+        traced: TracedCall | None = None,
+    ) -> CallContext:
+        """Return what the call demands of its transactions: the event and a receipt, if it may change something."""
+        if not self._changes:
+            return NO_CALL if lease is None and traced is None else CallContext(lease=lease, traced=traced)
+        if self._audit is not None:
             self._audited = Audited(event())
-            self._token = PENDING.set(self._audited)
-
-    def end(self) -> None:
-        """The handler has returned or failed; may be called again."""
-        token, self._token = self._token, None
-        if token is not None:
-            PENDING.reset(token)
-        receipt, self._receipt = self._receipt, None
-        if receipt is not None:
-            RECEIPT.reset(receipt)
+        return CallContext(lease=lease, audited=self._audited, receipt=receipt or Receipt(), traced=traced)
 
     def write_event(self, status: int, event: Callable[[], AuditEvent]) -> None:
         """Write the event, unless it was written with the change."""

@@ -25,11 +25,10 @@ import msgspec
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.errors import BadRequestError, PreconditionError, StateConflictError
 from ferroscope.api.http.arrivals import SAFE
-from ferroscope.api.http.context import ApiContext, DataAccess
+from ferroscope.api.http.context import DataAccess
 from ferroscope.api.http.route import Reply, Route
-from ferroscope.contracts.calls import Receipt, RepeatedCallError
-from ferroscope.contracts.coordination import PRECONDITION
-from ferroscope.contracts.errors import StaleLeaseError, StoreUnavailableError
+from ferroscope.contracts.calls import CallContext, Receipt, RepeatedCallError
+from ferroscope.contracts.errors import StaleLeaseError, StoreError
 from ferroscope.core.model import LeaseProof
 
 IF_LEASE: Final = "If-Lease"
@@ -40,23 +39,22 @@ _LEASE: Final = re.compile(r"(.{1,200})/([1-9][0-9]{0,17})/([^/]{1,64})")
 _VALID_LEASE: Final = re.compile(LEASE_PATTERN)
 
 
-@contextmanager
-def leading(context: ApiContext, environ: Mapping[str, Any]) -> Iterator[None]:
-    """Have all that is written in this block depend on the lease that the request names.
-
-    ``PreconditionError`` (412) before and in the block if the caller does not hold it.
-    """
+def lease_of(environ: Mapping[str, Any]) -> LeaseProof:
+    """Return the lease on which all that the call writes depends."""
     if environ.get("REQUEST_METHOD") in SAFE:
         raise BadRequestError(f"{IF_LEASE} applies to requests that change something only; omit it here.")
-    asked = PRECONDITION.set(_proof(environ[LEASE]))
+    return _proof(environ[LEASE])
+
+
+@contextmanager
+def leading(data: DataAccess, lease: LeaseProof) -> Iterator[None]:
+    """Raise ``PreconditionError`` (412) before and in this block if the caller does not hold the lease."""
     try:
         # This also refuses a call without any change, and one that changes something elsewhere.
-        context.data.store.write(lambda _tx: None)
+        data.store.on_behalf_of(CallContext(lease=lease)).write(lambda _tx: None)
         yield
     except StaleLeaseError as exc:
-        raise PreconditionError(_why(context.data, exc)) from exc
-    finally:
-        PRECONDITION.reset(asked)
+        raise PreconditionError(_why(data, exc)) from exc
 
 
 def _proof(header: str) -> LeaseProof:
@@ -85,7 +83,7 @@ KEY: Final = "HTTP_IDEMPOTENCY_KEY"
 _VALID_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 # The token of a lease is stored nowhere.
 _NOT_KEPT: Final = ("/v1/leases/",)
-# A caller of a project stores one with each call, beside its quota; see ``db.receipts``.
+# A caller of a project stores one with each call, beside its quota; see ``db.requests``.
 _MAX_REPLY_BYTES: Final = 16 * 1024
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -116,7 +114,7 @@ def keep(data: DataAccess, route: Route, receipt: Receipt, reply: Reply) -> None
         return
     body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
     if len(body) <= _MAX_REPLY_BYTES:
-        with contextlib.suppress(StoreUnavailableError, UnicodeDecodeError):
+        with contextlib.suppress(StoreError, UnicodeDecodeError):
             text = body.decode()
             data.store.write(lambda tx: tx.receipts.answered(receipt.id, reply.status, text), durable=False)
 

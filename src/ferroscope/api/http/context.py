@@ -22,6 +22,7 @@ from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.rate_limit import Buckets, Callers, PerMinute, RateLimiter, RefusalCache
 from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.calls import NO_CALL, CallContext
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -183,3 +184,10 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     access: AccessControl
     services: ApiServices
     process: ProcessContext
+
+    def on_behalf_of(self, call: CallContext) -> ApiContext:
+        """Return the context for a call's handler, all of whose writes meet what the call demands."""
+        if call is NO_CALL:
+            return self
+        data = msgspec.structs.replace(self.data, store=self.data.store.on_behalf_of(call))
+        return msgspec.structs.replace(self, data=data)

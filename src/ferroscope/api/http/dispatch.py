@@ -31,12 +31,12 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, 
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.calls import Receipt, RepeatedCallError
-from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
+from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
 from ferroscope.contracts.store import Query
-from ferroscope.contracts.telemetry import CALL, Span
+from ferroscope.contracts.telemetry import Span, TracedCall
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
-from ferroscope.core.model import Inspection
+from ferroscope.core.model import Inspection, LeaseProof
 from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.sources import group
@@ -73,6 +73,8 @@ class Exchange:
         self.identity = ANYBODY
         self.call: RouteCall[Any, Any]
         self.receipt: Receipt | None = None
+        self.lease: LeaseProof | None = None
+        self.traced: TracedCall | None = None
         self.audit = CallAudit(context.access.audit, route.endpoint, ramdisk=route.ramdisk)
         self.cleanup = ExitStack()
 
@@ -189,18 +191,18 @@ def apply_conditions(exchange: Exchange) -> None:
     if conditions.KEY in environ:
         exchange.receipt = conditions.receipt_of(data, exchange.route, environ, exchange.identity, exchange.call.raw)
     if conditions.LEASE in environ:
-        exchange.cleanup.enter_context(conditions.leading(exchange.context, environ))
+        exchange.lease = conditions.lease_of(environ)
+        exchange.cleanup.enter_context(conditions.leading(data, exchange.lease))
 
 
 def begin_trace(exchange: Exchange) -> None:
     """Record the call when it has succeeded, if it concerns an inspection."""
     environ = exchange.req.env
     traceparent = "" if exchange.identity.method == "none" else environ.get("HTTP_TRACEPARENT", "")
-    traced = telemetry.Call(telemetry.valid_traceparent(traceparent))
-    began, token = exchange.context.process.clock.time(), CALL.set(traced)
+    exchange.traced = traced = TracedCall(telemetry.valid_traceparent(traceparent))
+    began = exchange.context.process.clock.time()
 
     def end(kind: type[BaseException] | None, *_: object) -> None:
-        CALL.reset(token)
         if kind is None and traced.inspection is not None:
             _record_span(exchange, traced.inspection, began)
 
@@ -209,8 +211,8 @@ def begin_trace(exchange: Exchange) -> None:
 
 def handle(exchange: Exchange) -> Reply:
     """Run the route's handler."""
-    exchange.audit.begin(lambda: _event(exchange), exchange.receipt)
-    reply = exchange.route.handler(exchange.context, exchange.call)
+    demands = exchange.audit.begin(lambda: _event(exchange), exchange.lease, exchange.receipt, exchange.traced)
+    reply = exchange.route.handler(exchange.context.on_behalf_of(demands), exchange.call)
     if isinstance(reply.body, ServedFile):
         reply = reply_with(reply.body, exchange.req.env, exchange.source, exchange.context)
     return reply
@@ -252,8 +254,6 @@ def responder(context: ApiContext, route: Route) -> Responder:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
             reply = answer_error(exchange, exc)
-        finally:
-            exchange.audit.end()
         if reply is _CONTINUE:
             resp.status = 100
             return
@@ -277,7 +277,6 @@ def answer_error(exchange: Exchange, exc: Exception) -> Reply:
     """Return the answer to a call whose steps ended with an exception."""
     context, route, req = exchange.context, exchange.route, exchange.req
     if isinstance(exc, RepeatedCallError):
-        exchange.audit.end()
         try:
             return conditions.replay(context.data, route, str(exc))
         except Exception as failed:  # noqa: BLE001  # the boundary, as in ``responder``
@@ -340,7 +339,7 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: A
     if api_error is None:
         context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
         api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
-    if isinstance(exc, StoreUnavailableError):
+    if isinstance(exc, StoreError):
         if req.method not in SAFE:
             context.data.writes.failed_at = context.process.clock.monotonic()
             context.data.writes.failure = exc.failure
@@ -361,7 +360,7 @@ def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response
     record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
 
 
-def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
+def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreError) -> None:
     left_out = context.data.outages.admit(context.process.clock.monotonic())
     if left_out is not None:
         context.process.log.warning(

@@ -61,7 +61,7 @@ def perform(
         identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
         if route.changes_nodes and (attached := context.services.attached) is not None:
             attached.check_change(route.endpoint)
-        audit.begin(event)
+        context = context.on_behalf_of(audit.begin(event))
         call: RouteCall[Any, Any] = RouteCall(
             path=dict(path),
             query=route.query(**query),
@@ -77,11 +77,8 @@ def perform(
         error = errors.translate(exc)
         if error is None:
             raise
-        audit.end()
         audit.write_event(error.status, event)
         raise error from exc
-    finally:
-        audit.end()
     audit.write_event(reply.status, event)
     return _decode_items(reply)
 

@@ -68,7 +68,7 @@ def remove(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
     """Delete a saved search."""
     name = call.path["search"]
     if not context.data.store.write(lambda tx: tx.saved_searches.remove(_user(call), name)):
-        raise MissingError(f"There is no saved search {name[:80]!r}.")
+        raise MissingError(f"Saved search {name[:80]!r} could not be found.")
     return Reply(204)
 
 

@@ -128,10 +128,8 @@ def _url(info: Document, limits: Limits, *, secret: bool) -> str:
         raise wrong(why)
     parts = bmc_place.redfish_url(address)
     if parts.scheme == "http" and secret and not limits.http_passwords:
-        raise wrong(
-            "redfish_address uses http, which would send redfish_password unencrypted; use https, "
-            "or set [drivers] allow_http_passwords = true"
-        )
+        hint = "use https, or set [drivers] allow_http_passwords = true"
+        raise wrong(f"redfish_address uses http, which would send redfish_password unencrypted; {hint}")
     check_bmc(parts.hostname or "", limits.networks)
     return f"{parts.scheme}://{parts.netloc}"
 

@@ -307,7 +307,7 @@ def _not_redfish(content: str, *, is_known: bool) -> BmcError:
 
 
 def _speaks_tls() -> BmcError:
-    return _verdict(Reason.BMC_NOT_REDFISH, "the port speaks TLS, and redfish_address says http; use https")
+    return _verdict(Reason.BMC_NOT_REDFISH, "the port uses TLS, but redfish_address says http; use https")
 
 
 def _classify_connection_error(error: Exception, *, is_known: bool) -> BmcError:
@@ -321,7 +321,7 @@ def _classify_connection_error(error: Exception, *, is_known: bool) -> BmcError:
         if isinstance(cause, ssl.SSLError):
             if is_plain(cause):
                 hint = "set redfish_address to http://HOST:PORT, or to the port of https"
-                message = f"the port does not speak TLS, and redfish_address says https; {hint}"
+                message = f"the port does not use TLS, but redfish_address says https; {hint}"
                 return _verdict(Reason.BMC_NOT_REDFISH, message)
             if is_disagreement(cause):
                 options = "redfish_tls_minimum_version and redfish_tls_ciphers"

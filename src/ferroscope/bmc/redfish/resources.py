@@ -334,7 +334,7 @@ class Reader:
             return {}
         self._failed = 0
         if is_partial(resource):
-            self._note(path, "in part, with an error beside it")
+            self._note(path, "in part, with an error")
         return {"@odata.id": path} | resource if resource else {}
 
     def _handle(self, error: Exception, path: str) -> None:

@@ -40,7 +40,6 @@ _POWERS: Final = {
     "PoweringOn": Power.CHANGING,
     "PoweringOff": Power.CHANGING,
 }
-# How many systems a message lists.
 _MAX_LISTED_SYSTEMS: Final = 8
 _FUTURE: Final = re.compile(r"FutureState ?URI ?\((/redfish/[^\s()]{1,200})\)")
 _RUNNING: Final = frozenset({"new", "starting", "running", "pending", "stopping", "suspended", "cancelling", "service"})
@@ -132,7 +131,7 @@ def find_system(root: Any, access: Access) -> System:
     version, registries = root.redfish_version, root.lazy_registries
     system = System(root._conn, path, redfish_version=version, registries=registries, root=root)
     if is_partial(system.document) and not system.document.get("Actions"):
-        message = f"the BMC answers with a part of the system {path}, and an error beside it"
+        message = f"the BMC answers with part of the system {path} and an error"
         raise BmcError(message, transient=True, reason=Reason.BMC_NOT_READY, pause=0.0)
     return system
 

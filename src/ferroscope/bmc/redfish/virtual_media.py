@@ -225,12 +225,9 @@ class _Insertion:
         usable = [drive for drive in able if not drive.may_have(self._image.keep)]
         if able and not usable:
             first = next(iter(able))
-            raise BmcError(
-                f"the virtual drive {first.name} has an image that was attached through the API: "
-                f"{', '.join(map(_public_url, first.image_names))}; detach it before the inspection",
-                transient=False,
-                reason=Reason.BMC_REFUSED,
-            )
+            images = f"{', '.join(map(_public_url, first.image_names))}; detach it before the inspection"
+            message = f"the virtual drive {first.name} has an image that was attached through the API: {images}"
+            raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         if (present := next((drive for drive in usable if drive.has([url])), None)) is not None:
             return present
         refusal: Exception | None = None

@@ -233,18 +233,6 @@ def _seconds_left(deadline: float) -> float:
     return max(left, 0.001)
 
 
-# The commands of the protocol, for messages.
-_ACTIONS: Final = {
-    "get_power": "reading the power state of",
-    "set_power": "setting the power state of",
-    "get_boot_device": "reading the boot device of",
-    "set_boot_device": "setting the boot device of",
-    "clear_boot_device": "clearing the boot device of",
-    "get_inventory": "reading the inventory of",
-    "get_health": "reading the health of",
-}
-
-
 class SimCommand(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line to the simulator."""
 
@@ -320,7 +308,7 @@ class SimBmc:
 
     def _document(self, node: Node, op: str, document: Document | None) -> Document:
         if document is None:
-            raise BmcError(f"{_ACTIONS[op]} {_name(node)} failed: the simulator reported none", transient=False)
+            raise BmcError(f"{op} of {node.name or node.uuid} failed: the simulator reported none", transient=False)
         return document
 
     def close(self) -> None:
@@ -342,21 +330,18 @@ class SimBmc:
         persistent: bool | None = None,
     ) -> SimAnswer:
         endpoint, name = self._locate(node.driver_info)
+        action = f"{op.replace('_', ' ')} of {name}"
         line = self._encoder.encode(SimCommand(op, name, power, device, persistent)) + b"\n"
         try:
             answer = self._pool.exchange(endpoint, line, _decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:
             refused = isinstance(error.__cause__, ConnectionRefusedError)
             reason = Reason.BMC_CONNECTION_REFUSED if refused else Reason.BMC_UNREACHABLE
-            message = f"{_ACTIONS[op]} {name} failed (simulator {endpoint.text}): {error}"
+            message = f"{action} failed (simulator {endpoint.text}): {error}"
             raise BmcError(message, transient=True, reason=reason) from error
         except json_safety.JsonError as error:
-            message = f"{_ACTIONS[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
+            message = f"{action} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error
         if not answer.ok:
-            raise BmcError(f"{_ACTIONS[op]} {name} failed: {answer.error}", transient=answer.transient)
+            raise BmcError(f"{action} failed: {answer.error}", transient=answer.transient)
         return answer
-
-
-def _name(node: Node) -> str:
-    return node.name or node.uuid

@@ -71,7 +71,7 @@ def _of_row(call: Callable[[], Json]) -> Json:
 @click.argument("file", type=InputFile("rb", lazy=True))
 @click.option("--format", "kind", type=click.Choice(node_file.FORMATS), help="Format. [default: by the name's suffix]")
 @click.option("--driver", help="BMC driver of the rows without one.")
-@click.option("--unknown-as-labels", is_flag=True, help="CSV: a column that is no field becomes a label.")
+@click.option("--unknown-as-labels", is_flag=True, help="CSV: columns that are not fields become labels.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @click.option(
     "--update-passwords",
@@ -79,7 +79,7 @@ def _of_row(call: Callable[[], Json]) -> Json:
     is_flag=True,
     help="Set passwords also where one is stored; stored ones cannot be compared.",
 )
-@click.option("--rename", is_flag=True, help="Rename nodes that only a MAC address identifies.")
+@click.option("--rename", is_flag=True, help="Rename nodes that are identified only by a MAC address.")
 @allow_shared_bmc
 @url_option
 @cloud_option

@@ -264,9 +264,9 @@ def health(api: Api, out: Output, *, ident: str) -> None:
 
     out.show(report(plugin_data), draw)
     if health_report is None:
-        out.say("no health: it is read from BMCs with Redfish, out of band or with [inspector] collect_out_of_band")
+        out.say("no health data: it comes from Redfish BMCs, out of band or with [inspector] collect_out_of_band")
     elif not health_report.complete:
-        out.say("the BMC did not answer in time, so some of this is missing")
+        out.say("the BMC did not answer in time, so some values are missing")
 
 
 _PARTS: Final = ("PART", "NAME", "HEALTH", "DETAILS")

@@ -104,7 +104,7 @@ allow_shared_bmc: Final = click.option(
     "--allow-shared-bmc",
     "allow_shared",
     is_flag=True,
-    help=f"Allow that another node has the same BMC: sets driver_info/{ALLOW_SHARED}.",
+    help=f"Allow several nodes to share this BMC: sets driver_info/{ALLOW_SHARED}.",
 )
 
 _OPTIONS: Final = (
@@ -123,9 +123,7 @@ _OPTIONS: Final = (
     click.option("--owner", help="Owner of the node."),
     click.option("--resource-class", help="Resource class."),
     click.option("--description", help="Description."),
-    click.option(
-        "--inspect-interface", help="Inspect interface: agent (a ramdisk), or that of the driver, as redfish."
-    ),
+    click.option("--inspect-interface", help="Inspect interface: agent (a ramdisk), or the driver's, such as redfish."),
     click.option("--boot-interface", help="Boot interface: pxe, ipxe, or for example redfish-virtual-media."),
     click.option(
         "--disable-power-off/--enable-power-off", default=None, help="Never power off the machine, only reboot it."
@@ -263,9 +261,9 @@ def _owner(api: Api, mac: str) -> str | None:
     "--until",
     metavar="TIME",
     callback=until_when,
-    help="When --maintenance ends by itself: 8h, 3d, or an ISO 8601 time.",
+    help="When --maintenance ends automatically: 8h, 3d, or an ISO 8601 time.",
 )
-@click.option("--unset-label", metavar="KEY", multiple=True, help="Remove a label, where there is one.")
+@click.option("--unset-label", metavar="KEY", multiple=True, help="Remove a label, if present.")
 @click.option("--unset", metavar="FIELD[/KEY]", multiple=True, help="Remove, for example owner or driver_info/old.")
 @mac_option("--add-port", meaning="Add a port with this MAC address")
 @mac_option("--remove-port", meaning="Remove the port with this MAC address")
@@ -380,7 +378,7 @@ def delete(api: Api, out: Output, *, wanted: NodeSelection) -> None:
         raise Failure(
             f"{many(len(names), 'node')} would be deleted with all data",
             exit_code=Exit.USAGE,
-            advice="to delete them without a question, add --yes; --dry-run lists them",
+            advice="to delete them without confirmation, add --yes; to list them, --dry-run",
         )
     if names and not wanted.yes and is_terminal(sys.stdin):
         more = f" ... ({many(len(names), 'node')})" if len(names) > _MAX_NAMED else ""

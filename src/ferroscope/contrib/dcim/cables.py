@@ -49,7 +49,7 @@ class CablePlan:
         # Junos names the unit of a port, but a cable is in the port.
         interface = ports.get(port) or ports.get(port.removesuffix(".0"))
         if interface is None:
-            raise LeftAloneError("unknown-port", f"there is no device {switch} with an interface {port}")
+            raise LeftAloneError("unknown-port", f"no device {switch} has an interface {port}")
         return interface
 
     def _ports(self, switch: str) -> dict[str, DcimObject]:

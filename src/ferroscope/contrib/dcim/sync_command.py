@@ -137,8 +137,10 @@ def _sync(
 
 def _advice(dialect: DcimDialect, error: DcimError) -> str:
     if error.status in (401, 403):
-        return f"check --{dialect.name.lower()}-token: its user needs to view, add and change what is synced"
-    return "what was written stays; run it again to continue"
+        return (
+            f"check --{dialect.name.lower()}-token: its user must be allowed to view, add and change the synced objects"
+        )
+    return "the changes made so far remain; run it again to continue"
 
 
 def _check(dialect: DcimDialect, url: str, *, insecure: bool) -> None:

@@ -81,7 +81,7 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt(
             "dwell for the nodes with a label, as KEY:VALUE:SECONDS,...: pool:storage:600 for machines that take long "
-            "to boot. If several labels fit, the longest time counts."
+            "to boot. If several labels match, the longest time applies."
         ),
     ] = ()
     silence: Annotated[
@@ -105,9 +105,9 @@ class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_unhealthy: Annotated[
         str,
         Opt(
-            "The most nodes that may be not ready or silent, as a number or a percentage (at least 1): with more, the "
-            "cause is hardly the nodes, and nothing is begun. Mode label counts those that were ready until "
-            "storm_cooldown seconds ago. Nodes that people have taken out of service do not count."
+            "Maximum number or percentage (at least 1) of nodes that may be not ready or silent. Above it, the nodes "
+            "are probably not the cause, and no remediation starts. Mode label counts nodes that were ready until "
+            "storm_cooldown seconds ago. Nodes taken out of service on purpose do not count."
         ),
     ] = "30%"
     storm_cooldown: Annotated[

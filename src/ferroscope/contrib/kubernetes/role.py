@@ -16,7 +16,7 @@ from ferroscope.boot_config import ipxe
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, ShowsBoot, TellsMachines
-from ferroscope.contracts.errors import BmcError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, NotFoundError, StoreError, StoreUnavailableError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes import cluster
@@ -107,7 +107,7 @@ class BmcPower:
         if accepted:
             _log.info("power command sent", node=machine, on=on)
         else:
-            _log.info("power-off refused by the BMC, which says that the machine is off", node=machine)
+            _log.info("power-off rejected by the BMC, which reports that the machine is off", node=machine)
 
     def _of(self, machine: str) -> tuple[Node, Bmc]:
         try:
@@ -233,7 +233,7 @@ def _ask_controller(settings: Settings, ask: Callable[[Failover], list[T]]) -> l
                 raise cluster.unusable(exc) from exc
             finally:
                 task.close()
-    except (SetupError, StoreUnavailableError, OSError) as exc:
+    except (SetupError, StoreError, OSError) as exc:
         raise StartError(str(exc)) from exc
 
 
@@ -273,7 +273,7 @@ def _store(settings: Settings) -> Iterator[Store]:
     try:
         with open_for_command(settings) as backend:
             yield backend.store
-    except (SetupError, StoreUnavailableError, OSError) as exc:
+    except (SetupError, StoreError, OSError) as exc:
         raise StartError(str(exc)) from exc
 
 

@@ -227,7 +227,7 @@ class BareMetalClient:
         if answer.status in (401, 403):
             raise IronicRefusedError(f"Ironic at {base} rejected the credentials", status=answer.status)
         if answer.status != 200 or major != "1" or not minor.isdigit():
-            raise IronicRefusedError(f"there is no Ironic at {base} (HTTP {answer.status})", status=answer.status)
+            raise IronicRefusedError(f"no Ironic answers at {base} (HTTP {answer.status})", status=answer.status)
         if int(minor) < _NEEDED_MINOR:
             message = f"Ironic at {base} is too old: its newest API version is {highest}, 1.{_NEEDED_MINOR} is required"
             raise IronicRefusedError(message, status=answer.status)

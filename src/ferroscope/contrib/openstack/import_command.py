@@ -54,7 +54,7 @@ def imports() -> None:
 )
 @click.option("--driver", help="Driver of nodes that are created.")
 @click.option(
-    "--start", is_flag=True, help="Start what is in progress there again here, through the API of the service."
+    "--start", is_flag=True, help="Restart inspections that are in progress there, through this service's API."
 )
 @click.option("--rollback", is_flag=True, help="Undo an earlier import, except for what was changed since.")
 @config_option
@@ -84,7 +84,7 @@ def inspector(
     database. It is only read. Nodes are identified by UUID. An import may be repeated: it adds what is new.
     """
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.contrib.openstack.imports import inspector as inspector_import
 
     if rollback and (create or start):
@@ -100,7 +100,7 @@ def inspector(
                 dry_run=dry_run, create=None if create is None else Provision(create), driver=driver or ""
             )
             items = inspector_import.run(settings, source, options, _track)
-    except StoreUnavailableError as exc:
+    except StoreError as exc:
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
     except (SetupError, ValueError) as exc:
         raise click.ClickException(str(exc)) from exc
@@ -183,7 +183,7 @@ def _draw(screen: Console, items: list[ImportItem], *, dry_run: bool) -> None:
 @click.option(
     "--driver-info-file",
     type=InputPath(exists=True, dir_okay=False, path_type=Path),
-    help="CSV file with NODE,KEY,VALUE in each line: what is added to driver_info, such as the BMC's password. NODE is "
+    help="CSV file with NODE,KEY,VALUE in each line: values to add to driver_info, such as the BMC's password. NODE is "
     "a UUID or a name, VALUE may be a reference to a secret (secret://...).",
 )
 @click.option("--rollback", is_flag=True, help="Undo earlier imports, except for what was changed since.")
@@ -208,7 +208,7 @@ def ironic(
     UUIDs; nodes that exist here are not changed, so an import may be repeated.
     """
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreError
     from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
     from ferroscope.contrib.openstack.imports import ironic as ironic_import
 
@@ -231,7 +231,7 @@ def ironic(
                 items = ironic_import.run(settings, source, options, _track)
         finally:
             source.close()
-    except (StoreUnavailableError, IronicUnavailableError) as exc:
+    except (StoreError, IronicUnavailableError) as exc:
         raise Failure(str(exc), exit_code=Exit.UNREACHABLE) from exc
     except (SetupError, IronicLockedError, IronicRefusedError) as exc:
         raise click.ClickException(str(exc)) from exc

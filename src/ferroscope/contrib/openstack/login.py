@@ -71,7 +71,7 @@ class KeystoneLogin:
             except exceptions.EndpointNotFound:
                 return None
             except (exceptions.NotFound, exceptions.DiscoveryFailure):
-                message = "there is no Keystone at this URL; correct [ironic] auth_url"
+                message = "no Keystone answers at this URL; correct [ironic] auth_url"
                 raise IronicRefusedError(message, status=404) from None
             except (exceptions.HttpError, exceptions.ConnectionError, DeadlineError) as exc:
                 why = "timed out" if deadline.has_expired else type(exc).__name__

@@ -58,7 +58,7 @@ def build(
         runner = ProgramRunner(environment, loud)
         say(f"asking {mirrors.packages}")
         published = sources.ask(plan, mirrors, runner, work)
-        say(f"Debian's packages are those of {published:%Y-%m-%d %H:%M} UTC")
+        say(f"Debian's packages are from {published:%Y-%m-%d %H:%M} UTC")
         epoch = int(published.timestamp())
         runner = msgspec.structs.replace(runner, environment={**environment, "SOURCE_DATE_EPOCH": str(epoch)})
         job = Job(plan=plan, mirrors=mirrors, names=names, work=work, runner=runner, epoch=epoch, say=say)

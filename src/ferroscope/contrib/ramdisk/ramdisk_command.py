@@ -59,17 +59,15 @@ def ramdisk() -> None:
 )  # fmt: skip
 @click.option(
     "--mirror", default="",
-    help="URL of Debian's packages; a snapshot's, for example. [default: that of this host's apt]",
+    help="URL of Debian's packages, such as a snapshot. [default: from this host's apt]",
 )  # fmt: skip
-@click.option(
-    "--security-mirror", default="", help="URL of Debian's security updates. [default: that of this host's apt]"
-)
+@click.option("--security-mirror", default="", help="URL of Debian's security updates. [default: from this host's apt]")
 @click.option(
     "--extra-package", "extra_packages", multiple=True, metavar="NAME", help="Another Debian package; may be repeated."
 )
 @click.option(
     "--ssh-key", "ssh_keys", multiple=True, type=_File,
-    help="Public key of who may log in to machines as root; may be repeated. [default: nobody may]",
+    help="Public SSH key for root logins to machines; may be repeated. [default: no logins]",
 )  # fmt: skip
 @click.option(
     "--ca", "authorities", multiple=True, type=_File,
@@ -85,7 +83,7 @@ def ramdisk() -> None:
 )
 @click.option(
     "--kernel-params",
-    help="Kernel parameters to build in. [default: the configured ones, else both consoles]",
+    help="Kernel parameters to build in. [default: the configured ones, or both consoles]",
 )
 @click.option("--sign-key", type=_File, help="Private key of OpenSSH with which to sign the manifest.")
 @click.option("--verbose", is_flag=True, help="Show what the programs print.")
@@ -164,7 +162,7 @@ def _show_next_steps(settings: Settings, directory: Path, iso: str) -> None:
         steps.append(f"for network boot, copy the files to {settings.boot.tftp_root} of each boot host")
     if not settings.inspector.ramdisk_iso:
         steps.append(f"for virtual media, set [inspector] ramdisk_iso = {directory / iso} on the api's hosts")
-    steps.append(f"check what is installed: ferroscope ramdisk check {directory}")
+    steps.append(f"check the installed files: ferroscope ramdisk check {directory}")
     click.echo("\nNext:")
     for next_step in steps:
         click.echo(f"  * {next_step}")
@@ -206,13 +204,13 @@ def _row(installed_build: Installed) -> dict[str, Any]:
 
 @ramdisk.command(epilog="Exit code 1: a check failed. 3: the directory has no ramdisk.")
 @click.argument("directory", required=False, type=_Directory)
-@click.option("--public-key", type=_File, help="Public key of who must have signed the manifest.")
+@click.option("--public-key", type=_File, help="Public key of the required signer of the manifest.")
 @config_option
 @output_option
 def check(directory: Path | None, public_key: Path | None, files: tuple[str, ...], fmt: str) -> None:
     """Check the ramdisks in a directory, by default [boot] tftp_root.
 
-    Whether the files are those of the manifest, who signed it, how old everything is, and whether machines that boot
+    Whether the files match the manifest, who signed it, how old everything is, and whether machines that boot
     it reach the configured api and trust its certificate.
     """
     from ferroscope.boot_config.ramdisk import installed

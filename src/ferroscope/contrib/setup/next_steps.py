@@ -25,7 +25,7 @@ def show(
     from ferroscope.api.urls import page_url
 
     own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
-    steps = [f"fix what is wrong above, and check again: ferroscope doctor{own}"] if mend else []
+    steps = [f"fix the problems above, then check again: ferroscope doctor{own}"] if mend else []
     if installation is not None and installation.lacks_ramdisk():
         steps.append(f"build kernel and ramdisk: ferroscope ramdisk build{own}")
     steps += _service(settings, own, changed=changed, started=installation is not None)

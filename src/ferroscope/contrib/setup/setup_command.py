@@ -60,7 +60,7 @@ _BOOTS: Final = ("virtual-media", "network", "none")
 @click.option(
     "--dhcp",
     type=click.Choice(WAYS),
-    help="Boot host: assign addresses, or be a proxy beside another server.",
+    help="Boot host: assign addresses, or be a proxy next to another DHCP server.",
 )
 @click.option("--install-packages", "install", is_flag=True, help="Boot host: install missing Debian packages.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
@@ -225,7 +225,7 @@ def _api(questions: _SetupQuestions, users: Path, *, dry_run: bool) -> tuple[dic
         if here or login != "noauth":
             break
         failure = Failure(
-            "--login noauth: everybody who reaches the address would control all machines",
+            "--login noauth: anyone who reaches the address would control all machines",
             exit_code=Exit.USAGE,
             advice="use http_basic or keystone, or --listen localhost",
         )

@@ -23,7 +23,7 @@ from ferroscope.api.http.arrivals import request_id
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import record
 from ferroscope.api.http.in_process import Caller
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreError, StoreUnavailableError
 from ferroscope.contrib.ui import (
     bmc_form,
     enroll,
@@ -127,7 +127,7 @@ def _add(app: falcon.App[Any, Any], path: str, responders: dict[str, Callable[..
 
 
 def _nothing(_visit: Visit) -> Outcome:
-    raise MissingError("There is no such page.")
+    raise MissingError("Page not found.")
 
 
 def _static(context: ApiContext) -> Callable[..., None]:
@@ -135,7 +135,7 @@ def _static(context: ApiContext) -> Callable[..., None]:
         resp.set_headers(_HEADERS)
         file = render.static_file(name)
         if file is None:
-            resp.status, resp.text = 404, "There is no such file.\n"
+            resp.status, resp.text = 404, "File not found.\n"
         else:
             body, digest = file
             resp.set_headers(
@@ -222,26 +222,25 @@ def _entrance(
     """Log in or out, or show the form for it; return the outcome and who the visitor is afterwards."""
     if req.path == "/ui/logout":
         if visitor.session and visitor.identity is not None:
-            with LoginAudit(context, req, LOGOUT) as leaving:
-                leaving.begin(visitor.identity)
-                session.end(context, visitor.secret)
-                leaving.end(303)
+            leaving = LoginAudit(context, req, LOGOUT)
+            session.end(leaving.begin(visitor.identity), visitor.secret)
+            leaving.end(303)
         return Redirect("/ui/login"), Visitor(secret=session.new_secret(), is_new=True)
     target = login.target(form.fields(req.query_string))
     sealed = (form_fields.get(kept.FIELD) or [""])[0]
     if req.method != "POST":
         return (login.page(context, target) if visitor.identity is None else Redirect(target)), visitor
-    with LoginAudit(context, req, LOGIN, login.claims(context, form_fields)) as entering:
-        try:
-            login_data = login.given_credentials(context, req.env, form_fields)
-            entered = session.log_in(context, req.env, login_data, entering)
-        except ApiError as exc:
-            entering.end(exc.status)
-            failed = exc
-        else:
-            entering.end(303)
-            late = kept.opened(context, visitor.secret, form_fields)
-            return Redirect(target) if late is None else kept.page(context, entered.secret, late), entered
+    entering = LoginAudit(context, req, LOGIN, login.claims(context, form_fields))
+    try:
+        login_data = login.given_credentials(context, req.env, form_fields)
+        entered = session.log_in(context, req.env, login_data, entering)
+    except ApiError as exc:
+        entering.end(exc.status)
+        failed = exc
+    else:
+        entering.end(303)
+        late = kept.opened(context, visitor.secret, form_fields)
+        return Redirect(target) if late is None else kept.page(context, entered.secret, late), entered
     return login.page(context, target, failed=failed, user=(form_fields.get("user") or [""])[0], kept=sealed), visitor
 
 
@@ -264,7 +263,7 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
     if api_error is None:
         context.process.log.error("page failed", method=req.method, path=req.path, exc_info=exc)
         api_error = ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
-    if isinstance(exc, StoreUnavailableError):
+    if isinstance(exc, StoreError):
         left_out = context.data.outages.admit(context.process.clock.monotonic())
         if left_out is not None:
             context.process.log.warning("page not shown", path=req.path, why=str(exc), left_out=left_out)

@@ -19,7 +19,7 @@ from ferroscope.core.audit import LOGIN, LOGOUT, AuditEvent
 
 
 class LoginAudit:
-    """A context manager of one login or logout: ``begin`` before it is written, ``end`` with the response's status."""
+    """One login or logout: ``begin`` before it is written, ``end`` with the response's status."""
 
     def __init__(self, context: ApiContext, req: falcon.Request, call: str, claims: str = "") -> None:
         self._context, self._req, self._call, self._claims = context, req, call, claims
@@ -27,23 +27,17 @@ class LoginAudit:
         self._identity: Identity | None = None
         self._admitted = False
 
-    def __enter__(self) -> LoginAudit:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._audit.end()
-
-    def begin(self, identity: Identity) -> None:
-        """It is this user, and the session is about to be written."""
+    def begin(self, identity: Identity) -> ApiContext:
+        """Return the context in which the session of this user is to be written."""
         self._identity = identity
         log = self._context.access.audit
         if log is None:
-            return
+            return self._context
         self._admitted = self._call == LOGOUT or log.admits_login(identity.user, identity.method)
         if self._admitted:
-            self._audit.begin(lambda: self._event(303))
-        else:
-            log.count(self._context.access.callers.source(self._req.env))
+            return self._context.on_behalf_of(self._audit.begin(lambda: self._event(303)))
+        log.count(self._context.access.callers.source(self._req.env))
+        return self._context
 
     def oldest_ended(self) -> None:
         """The login has ended the user's oldest session."""
@@ -53,7 +47,6 @@ class LoginAudit:
 
     def end(self, status: int) -> None:
         """The session has been written, or not."""
-        self._audit.end()
         self._audit.write_event(status, lambda: self._event(status))
 
     def _event(self, status: int) -> AuditEvent:

@@ -82,8 +82,8 @@ def _patch(visit: Visit, form: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if value == was[0]:
                 continue  # unchanged in the form: keep what another user has entered
             raise StateConflictError(
-                f"Somebody else has changed {field['name']} meanwhile: it is {field['was'][:200]!r} now. Nothing was "
-                "changed; below is what you entered, and saving it again replaces theirs."
+                f"Another user changed {field['name']} meanwhile: it is {field['was'][:200]!r} now. Nothing was "
+                "saved. Your input is below; saving it again replaces theirs."
             )
         if value and (field["secret"] or value != field["value"]):
             operations.append({"op": "add", "path": where, "value": value})

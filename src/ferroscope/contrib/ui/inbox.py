@@ -190,7 +190,7 @@ DECISIONS: Final = {
     "delete": BulkAction(
         title="Delete",
         policy=_REJECT,
-        effect="This deletes {}; whoever calls again is discovered again",
+        effect="This deletes {}; machines that call again are discovered again",
         done="deleted",
     ),
 }

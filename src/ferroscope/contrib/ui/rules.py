@@ -157,7 +157,7 @@ def act(visit: Visit) -> HtmlPage | Redirect:
 
 
 _CHANGED: Final = (
-    "Somebody else has changed this rule since you opened it. Nothing was saved; below is what you entered, and saving "
+    "Another user changed this rule after you opened it. Nothing was saved. Your input is below; saving "
     "it again replaces theirs."
 )
 

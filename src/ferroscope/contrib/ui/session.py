@@ -112,7 +112,7 @@ def log_in(context: ApiContext, env: Mapping[str, Any], credentials: dict[str, s
     ``credentials``: keys of an environ and their values.
     """
     identity = context.access.authentication.identify(_anonymous(env) | credentials)
-    record.begin(identity)
+    context = record.begin(identity)
     secret = new_secret()
     sealed = base64.b64encode(_seal(derive_key(secret, "key"), msgspec.json.encode(credentials))).decode()
     user = identity.principal[:_MAX_USER_CHARACTERS]

@@ -35,7 +35,7 @@ _STATEMENT_SECONDS: Final = 600.0
 _LOCK_TIMEOUT: Final = 30.0
 
 Advance = Callable[[int], None]
-# Begins a stage with this title and number of rows, and gives what to call with the rows that are done since.
+# Begins a stage with this title and number of rows, and yields the function that counts rows as done.
 Stage = Callable[[str, int], AbstractContextManager[Advance]]
 
 
@@ -73,7 +73,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-# Asks for the password of what it is called with.
+# Asks for the password of the user and server that it is called with.
 Ask = Callable[[str], str]
 
 
@@ -193,7 +193,7 @@ class _Side:
     def snapshot(self) -> Iterator[None]:
         """Read what is committed now, until the end of the block."""
         with self.errors("read"):
-            for statement in executor.opening(self.connection.dialect.name, write=False, durable=False, snapshot=True):
+            for statement in executor.database_of(self.connection.dialect.name).opening(False, False, True):
                 self.connection.exec_driver_sql(statement.text)
         try:
             yield
@@ -224,8 +224,8 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
         if missing := key_ring(settings).missing(tables.keys_in_use(side.connection)):
             raise CopyError(
                 f"[secrets] key_file lacks the key {', '.join(missing)}, with which secrets of nodes are encrypted",
-                "they are copied as they are: give the service on the destination the same key file, and this "
-                "command, too (-c, or OS_SECRETS__KEY_FILE)",
+                "they are copied as they are: give this command and the service on the destination the "
+                "same key file (-c, or OS_SECRETS__KEY_FILE)",
             )
     if dry_run:
         with side.errors("read"):
@@ -237,7 +237,7 @@ def _check_source(side: _Side, settings: Settings, *, dry_run: bool) -> list[str
 
 
 def _check_destination(side: _Side, *, dry_run: bool) -> str:
-    """Check that the destination is empty, or holds an incomplete copy; return what is in place of its version."""
+    """Check that the destination is empty, or holds an incomplete copy; return the mark that replaces its version."""
     with side.errors("read"):
         schema_version = migrate.current(side.engine) if side.exists else None
     if schema_version is None:
@@ -274,7 +274,7 @@ def _refuse_processes(side: _Side, reason: str, since: float | None = None) -> N
         wait = max(0.0, *(process.left for process in running))
         raise CopyError(
             f"{reason}: {shown}{more}",
-            f"stop all of its processes on all hosts; one that was killed counts as running for another {wait:.0f} s",
+            f"stop all of its processes on all hosts; a killed process counts as running for another {wait:.0f} s",
         )
 
 
@@ -287,7 +287,7 @@ def _clocks(source_side: _Side, destination_side: _Side) -> list[str]:
     if abs(skew) <= MAX_CLOCK_SKEW_SECONDS:
         return []
     side = "ahead of" if skew > 0 else "behind"
-    return [f"the clock of the destination is {abs(skew):.0f} s {side} that of the source: synchronize them"]
+    return [f"the clock of the destination is {abs(skew):.0f} s {side} the source's: synchronize them"]
 
 
 _AGAIN: Final = (

@@ -27,7 +27,7 @@ class OtherCopyError(Exception):
 
 
 class Destination:
-    """``version`` is the schema's version that was found: that of this release, or the mark of an incomplete copy."""
+    """``version`` is the stored schema version: this release's, or the mark of an incomplete copy."""
 
     def __init__(self, connection: Connection, version: str) -> None:
         self._connection = connection
@@ -68,7 +68,7 @@ class Destination:
         connection = self._connection
         self._transactions += 1
         mark = mark or f"{self._name}-{self._transactions}"
-        for statement in executor.opening(connection.dialect.name, write=True, durable=True, snapshot=True):
+        for statement in executor.database_of(connection.dialect.name).opening(True, True, True):
             connection.exec_driver_sql(statement.text)
         try:
             self._swap(mark)

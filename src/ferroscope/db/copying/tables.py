@@ -17,7 +17,7 @@ from ferroscope.db.spellings import db_now
 LEFT: Final[dict[Table, str]] = {
     schema.members: "the processes of the source",
     schema.leases: "their holders acquire them again, with higher epochs",
-    schema.lease_candidates: "who waits for a lease asks again",
+    schema.lease_candidates: "candidates for a lease ask again",
     schema.clock_steps: "of the clock of the source",
     schema.counts: "they are counted again",
     schema.web_sessions: "browsers log in again",
@@ -127,7 +127,7 @@ def set_last_number(connection: Connection, table: Table, number: int) -> None:
 
 
 def largest_packet(connection: Connection) -> int | None:
-    """Return the number of bytes that a value may have at most because of the protocol; None if there is no limit."""
+    """Return how many bytes the protocol allows in a value; None if it has no limit."""
     if connection.dialect.name not in ("mysql", "mariadb"):
         return None
     return int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())

@@ -222,7 +222,7 @@ def test_what_keystone_or_ironic_refuses_is_refused_at_the_start(
     assert "auth_url" in refusal(tmp_path, ironic, good.replace("/v3", "/nothing"))
     unauthenticated = f"auth_type = none\nendpoint_override = {ironic.url}\n"
     assert "cannot use the Ironic of [ironic]" in refusal(tmp_path, ironic, unauthenticated)
-    assert f"there is no Ironic at {identity.identity.url[:-3]}" in refusal(
+    assert f"no Ironic answers at {identity.identity.url[:-3]}" in refusal(
         tmp_path, ironic, f"{good}endpoint_override = {identity.identity.url[:-3]}\n"
     )
 

@@ -66,7 +66,7 @@ class ScanResult(msgspec.Struct):
 @click.option("--redfish-port", type=click.IntRange(1, 65535), default=443, show_default=True, help="TCP port.")
 @click.option("--ipmi-port", type=click.IntRange(1, 65535), default=623, show_default=True, help="UDP port.")
 @click.option("--public", is_flag=True, help="Allow networks with public addresses.")
-@click.option("--dry-run", is_flag=True, help="Only show what is found.")
+@click.option("--dry-run", is_flag=True, help="Only show the BMCs.")
 @config_option
 @url_option
 @cloud_option
@@ -151,7 +151,7 @@ def _login(
     try:
         resolver = build_resolver(settings, stop)
         if resolver is None:
-            raise Failure("there are no sources of secrets", advice="set [secrets] sources in the configuration")
+            raise Failure("no secret sources are configured", advice="set [secrets] sources in the configuration")
         secret = resolver.resolve(password)
     except SetupError as exc:
         raise Failure(str(exc), advice=exc.advice) from None

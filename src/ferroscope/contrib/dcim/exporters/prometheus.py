@@ -80,4 +80,4 @@ def _in_url(host: str) -> str | None:
 
 
 TARGETS: Final = {"name": _name, "bmc": _bmc, "ip": _ip}
-"""Where the host of a target comes from: the name of the node, the address of its BMC, or that of the machine."""
+"""Where a target's host comes from: the node's name, its BMC's address, or the machine's address."""

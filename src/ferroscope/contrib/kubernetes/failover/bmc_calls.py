@@ -60,7 +60,7 @@ class PowerAnswer(msgspec.Struct, frozen=True):
 
 
 _DOUBTS: Final = {
-    Power.CHANGING: "it says that the machine is being powered on or off",
+    Power.CHANGING: "it reports that the machine's power state is changing",
     Power.UNKNOWN: "its answer has no power state that is on or off",
 }
 

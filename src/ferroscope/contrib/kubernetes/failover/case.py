@@ -131,7 +131,7 @@ class Case:
     @property
     def unread(self) -> tuple[str, str]:
         """Why nothing may be done that depends on what is on the node."""
-        return "cannot-read", f"what is on the node cannot be read from the API server: {self.reading.unread}"
+        return "cannot-read", f"the node's pods and volumes cannot be read from the API server: {self.reading.unread}"
 
     def hold(self, record: Remediation, node: KubeNode) -> Decision | None:
         """Return why nothing is begun about this node now; None if it may be."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ferroscope.contracts.errors import LeaseLostError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseLostError, NotFoundError, StoreError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Query
 from ferroscope.contracts.telemetry import SILENT, Meter
@@ -218,7 +218,7 @@ class Failover:
         """Check a part of the nodes that have not failed; whatever goes wrong there must not stop a fail-over."""
         try:
             self._check.step(leading, self._reader.nodes, self._reader.open)
-        except (LeaseLostError, StoppingError, StoreUnavailableError):
+        except (LeaseLostError, StoppingError, StoreError):
             raise
         except Exception:  # noqa: BLE001  # a fault in the check must not leave pods where they are
             _log.exception("failover: the check of nodes that have not failed has failed", cluster=self._cluster)
@@ -294,7 +294,7 @@ class Failover:
             elif is_forced(effect) and alive:
                 _log.warning("failover: nothing is forced", node=record.node, step=type(effect).__name__, why=alive)
             elif is_aged(effect, record, reading, self._clock.monotonic(), self._rules):
-                _log.info("failover: what was seen has aged", node=record.node, step=type(effect).__name__)
+                _log.info("failover: the observations are outdated", node=record.node, step=type(effect).__name__)
             else:
                 self._apply(record.node, effect)
         for line in new:

@@ -129,7 +129,7 @@ def _open_record(
     record = log_evidence(record, view.now, "failed", f"the node {symptom}")
     if not confirmed:
         return record
-    text = f"its annotation {CONFIRMED_OFF} is older than this failure, and does not count: remove it, and set it again"
+    text = f"its annotation {CONFIRMED_OFF} is older than this failure and does not count: remove it and set it again"
     return log_evidence(record, view.now, "confirmation-ignored", text)
 
 

@@ -52,8 +52,8 @@ def weigh_evidence(
     bmc = behind_bmc or MachineIdentity()
     if bmc.uuid and reported.uuid and not same_uuid(bmc.uuid, reported.uuid):
         against = (
-            f"the BMC of machine {machine.title} is that of a machine with system UUID {bmc.uuid}, "
-            f"and the node reports {reported.uuid}"
+            f"the BMC of machine {machine.title} belongs to a machine with system UUID {bmc.uuid}, "
+            f"but the node reports {reported.uuid}"
         )
         return PodEvidence(contradiction=against, is_certain=True)
     facts, against_it = [], []
@@ -70,8 +70,8 @@ def weigh_evidence(
         expected = measured | ({_plain(reported.serial)} if reported.serial else set())
         if expected and _plain(bmc.serial) not in expected:
             against_it.append(
-                f"the BMC of machine {machine.title} is that of a machine with serial number {bmc.serial}, "
-                f"and the node has {' or '.join(sorted(expected))}"
+                f"the BMC of machine {machine.title} belongs to a machine with serial number {bmc.serial}, "
+                f"but the node has {' or '.join(sorted(expected))}"
             )
     if in_band:
         against_it += _compare_addresses(machine, addresses, facts)
@@ -86,7 +86,7 @@ def _plain(serial: str) -> str:
 def why_unproven(machine: ClusterMachine) -> str:
     """Return what is missing, and what to do."""
     return (
-        f"nothing that was measured says that machine {machine.title} is that of the node: its BMC reports neither the "
+        f"no measurement shows that machine {machine.title} is the node's: its BMC reports neither the "
         "system UUID nor the serial number of the node, and no ramdisk has read the address of this BMC on that "
         "machine; inspect the machine"
     )

@@ -34,7 +34,7 @@ def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:
         names = {volume.name for pod in chosen for volume in case.reading.volumes_of(pod)}
         record = msgspec.structs.replace(record, detach=tuple(sorted({*record.detach, *names})))
     effects = tuple(DeletePod(pod, ask_budget=not (pod.terminating or force)) for pod in chosen)
-    message = f"deleting {many(len(chosen), 'pod')} without proof, as mode = label says"
+    message = f"deleting {many(len(chosen), 'pod')} without proof (mode = label)"
     return case.act(record, "", message, *effects)
 
 

@@ -158,8 +158,8 @@ def _decide_power_off(case: Case, record: Remediation, node: KubeNode, *, repeat
     may_power_off = rules.power_off and not machine.keeps_power
     if case.reading.power_off and not may_power_off and rules.second_hand:
         message = (
-            "Ironic says that the machine is off, but not that it has just asked the BMC, and it must not be "
-            "powered off by command; confirm that it is off"
+            "Ironic reports that the machine is off, but may not have asked the BMC, and the machine must not be "
+            "powered off; confirm that it is off"
         )
         return case.wait(record, "off-second-hand", message)
     if case.reading.power_off and not may_power_off:
@@ -229,7 +229,7 @@ def _doubt(case: Case, machine: ClusterMachine) -> tuple[str, str] | None:
 def _others_first(case: Case, record: Remediation, node: KubeNode) -> Decision | None:
     """Return why other nodes keep this one's machine on for now; None if they do not."""
     if (left := case.rules.silence - case.view.watched) > 0:
-        message = f"looking for {left:.0f} s more whether other nodes are silent, too"
+        message = f"looking for {left:.0f} s more whether other nodes are also silent"
         return case.wait(record, "watching", message)
     if (objection := quorum_objection(case.view, case.rules, node))[0]:
         return case.wait(record, *objection)
@@ -242,7 +242,7 @@ def _command_off(case: Case, record: Remediation, title: str) -> Decision:
     record = msgspec.structs.replace(
         announce_command(case, record), phase=Phase.POWERING_OFF, off_seen=None, commanded=record.commanded or not off
     )
-    message = f"powering off machine {title}" + (", although its BMC says that it is off" if off else "")
+    message = f"powering off machine {title}" + (", although its BMC reports that it is off" if off else "")
     return case.act(case.log(record, "power-off", message), "power-off", message, PowerOff())
 
 
@@ -286,7 +286,7 @@ def _confirm_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
         record = msgspec.structs.replace(record, off_seen=Sighting(view.now, renewal))
         message = "the BMC says that the machine is off"
         if alive:
-            message = "the BMC says that the machine is off, but its kubelet has renewed its lease since"
+            message = "the BMC reports that the machine is off, but its kubelet has renewed its lease since"
         record = case.log(record, "kubelet-alive" if alive else "seen-off", message)
         return case.wait(record, "kubelet-alive" if alive else "seen-off-once", message)
     # From the answer to the first question to the second question, however long both took.
@@ -303,7 +303,7 @@ def _confirm_off(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if not node.has_failed:
         return case.wait(record, "still-ready", "the machine is off, but the cluster still considers the node ready")
     return _begin_evacuation(
-        case, record, node, Proof.POWER_OFF, f"the BMC has said twice, {apart:.1f} s apart, that it is off"
+        case, record, node, Proof.POWER_OFF, f"the BMC has reported twice, {apart:.1f} s apart, that it is off"
     )
 
 

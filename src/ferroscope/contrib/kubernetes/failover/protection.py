@@ -78,8 +78,8 @@ def distrust(checked: FailoverNode | None, machine: ClusterMachine | None) -> st
         return ""
     said_at = format_utc(checked.said_off_at)
     return (
-        f"the BMC of machine {machine.title} said at {said_at} that it is off while the node ran, so its word is no "
-        f"proof: see that the machine is off, and confirm it with the annotation {CONFIRMED_OFF}"
+        f"the BMC of machine {machine.title} reported it off at {said_at} while the node ran, so its report is not "
+        f"proof: make sure that the machine is off, and confirm it with the annotation {CONFIRMED_OFF}"
     )
 
 
@@ -101,8 +101,8 @@ def problem_of(
         return "machine-unproven", why_unproven(machine)
     if answer.power is Power.OFF and node.ready:
         return "bmc-unreliable", (
-            f"the BMC of machine {machine.title} says that it is off, while the node is ready; check the BMC, and its "
-            "address"
+            f"the BMC of machine {machine.title} reports that it is off, while the node is ready; check the BMC and "
+            "its address"
         )
     why = distrust(checked, machine)
     return ("bmc-unreliable" if why else ""), why
@@ -352,7 +352,7 @@ class ProtectionCheck:
             doubted, said_off_at, said_on = "", 0.0, 0
         if caught:
             doubted, said_off_at, said_on = machine, self._clock.monotonic() + self._now_ahead, 0
-            _log.warning("a BMC says that the machine of a ready node is off", cluster=self._cluster, node=node.name,
+            _log.warning("a BMC reports that a ready node's machine is off", cluster=self._cluster, node=node.name,
                          machine=machine)  # fmt: skip
         elif doubted and doubted == machine and answer.power is Power.ON:
             said_on += 1

@@ -35,7 +35,7 @@ def end_deleted(case: Case, record: Remediation) -> Decision:
 
 def detach(case: Case, record: Remediation, why: str) -> Remediation:
     """Leave the node, and keep its machine in view: it stays off until somebody powers it on, or takes it over."""
-    left = f"{why}, and stays off: power it on, or set it to maintenance, or delete it here"
+    left = f"{why}, and stays off: power it on, set it to maintenance, or delete it here"
     record = case.log(msgspec.structs.replace(record, left_off=left), "left-off", left)
     return msgspec.structs.replace(record, phase=Phase.RETURNING, detached=True, proof=Proof.NONE, stopped="left-off")
 
@@ -63,7 +63,7 @@ def await_return(case: Case, record: Remediation, node: KubeNode) -> Decision:
     if record.stopped == "machine-contradicts":
         if node.is_paused:
             return case.end(record, Phase.CANCELLED, "paused", "it had stopped; once it is not paused, it starts over")
-        message = "stopped, because its machine was taken for another one; pause it for a moment to start over"
+        message = "stopped, because its machine was mistaken for another; to start over, pause it briefly"
         return case.wait(record, record.stopped, message)
     if record.stopped:  # it begins anew, as after a reboot: a machine takes minutes to boot
         record = msgspec.structs.replace(record, phase=Phase.DWELL, proof=Proof.NONE, commanded=False, stopped="")
@@ -80,9 +80,7 @@ def _still_off(case: Case, record: Remediation, node: KubeNode) -> Decision | No
     if off is False or not (off or record.commanded):
         return None
     if not record.commanded or machine is None or not case.rules.power_on:
-        return _left_off(
-            case, record, "left-off", f"{title_of(case, record)} is off, and has to be powered on by an operator"
-        )
+        return _left_off(case, record, "left-off", f"{title_of(case, record)} is off; an operator must power it on")
     if (why := case.guard(record, node))[0]:
         return wait_for_guard(case, record, why)
     if case.reading.power is Power.CHANGING:

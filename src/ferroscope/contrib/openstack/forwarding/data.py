@@ -48,7 +48,7 @@ class InspectorData:
                 return None
             started, finished = _seconds(status.started_at), _seconds(status.finished_at)
         except (json_safety.JsonError, ValueError) as exc:
-            raise ForwardError(f"its answer is not that of ironic-inspector: {exc}") from None
+            raise ForwardError(f"it does not answer like ironic-inspector: {exc}") from None
         bodies = {}
         for processed, suffix in ((True, "/data"), (False, "/data/unprocessed")):
             answer = self._get(path + suffix, missing=404)

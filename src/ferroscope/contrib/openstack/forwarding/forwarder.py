@@ -93,4 +93,4 @@ class InspectorForwarder:
         try:
             return json_safety.decode(received, _ForwardAnswer).uuid
         except json_safety.JsonError:
-            raise ForwardError("its response is not that of ironic-inspector") from None
+            raise ForwardError("it does not respond like ironic-inspector") from None

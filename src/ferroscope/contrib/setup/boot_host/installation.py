@@ -59,7 +59,7 @@ def ask_interface(questions: Questions) -> str:
         present = []
     return questions.ask(
         "interface",
-        "Interface (none: this host is no boot host)",
+        "Interface (none: this host is not a boot host)",
         plan.propose_interface(present) or "none",
         explanation="   Set up this host as a boot host: the interface on which machines boot.\n"
         + "".join(f"     {interface_facts}\n" for interface_facts in present).rstrip("\n"),
@@ -170,8 +170,8 @@ def _way(questions: Questions, others: Sequence[Server], existing: Settings | No
     if existing is not None and (existing.boot.ranges or existing.boot.proxied_networks):
         default = "proxy" if existing.boot.proxied_networks else "own"
     explanation = (
-        "   own: this host assigns the addresses; no other DHCP server may do so on this network.\n"
-        "   proxy: the other DHCP server stays and assigns them; this host only says from where to boot."
+        "   own: this host assigns the addresses; this network must have no other DHCP server.\n"
+        "   proxy: the other DHCP server stays and assigns them; this host only tells machines where to boot from."
     )
     dhcp_way = (
         questions.ask("dhcp", "DHCP", default, WAYS, explanation)
@@ -180,8 +180,8 @@ def _way(questions: Questions, others: Sequence[Server], existing: Settings | No
     )
     if dhcp_way == "own" and assigning:
         click.echo(
-            f"Warning: {assigning[0].address} assigns addresses on this network, too: stop it there, or a machine may "
-            "take its address and not boot",
+            f"Warning: {assigning[0].address} also assigns addresses on this network: stop it there, or machines may "
+            "take its address and fail to boot",
             err=True,
         )
     if dhcp_way == "proxy" and not assigning:
@@ -278,7 +278,7 @@ class Installation:
         host, settings = self._chosen.host, self._settings
         leader = open_host(settings)
         if leader and leader.partition(".")[0] != host.name.partition(".")[0]:
-            click.echo(f"note: the PXE filter of {leader} is open, so this host stands by and answers nobody")
+            click.echo(f"note: the PXE filter of {leader} is open, so this host stands by and answers no machine")
             return []
         if host.address.version == 6:
             click.echo("note: without an IPv4 address, this host is not checked from the outside: boot one machine")

@@ -75,7 +75,7 @@ def choose_interface(interfaces: Sequence[HostInterface], name: str) -> tuple[Ho
     names = ", ".join(map(str, interfaces)) or "none"
     match = next((interface for interface in interfaces if interface.name == name), None)
     if match is None:
-        raise PlanError(f"there is no interface {name!r}", f"interfaces of this host: {names}")
+        raise PlanError(f"interface {name!r} does not exist", f"interfaces of this host: {names}")
     usable = [address for address in match.addresses if address.network.prefixlen < address.max_prefixlen - 1]
     if not usable:
         advice = f"give it a fixed address of the boot network first, such as: ip address add 10.0.0.11/24 dev {name}"

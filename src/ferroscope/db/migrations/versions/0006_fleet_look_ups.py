@@ -23,14 +23,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name="pk_counts"),
         **OPTIONS,
     )
-    nics = sa.text("kind = 'nic'")
-    op.create_index(
-        "ix_search_index_switches",
-        "search_index",
-        ["kind", "t6", "t7", "node"],
-        postgresql_where=nics,
-        sqlite_where=nics,
-    )
+    for name, kind, columns in (("serials", "node", ["t3"]), ("switches", "nic", ["t6", "t7"])):
+        where = sa.text(f"kind = '{kind}'")
+        op.create_index(
+            f"ix_search_index_{name}",
+            "search_index",
+            ["kind", *columns, "node"],
+            postgresql_where=where,
+            sqlite_where=where,
+        )
     connection = op.get_bind()
     for statement in trigrams.create_statements(connection.dialect.name):
         connection.exec_driver_sql(statement)

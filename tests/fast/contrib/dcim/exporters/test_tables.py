@@ -129,7 +129,7 @@ def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ExportError) as caught:
         written("parquet", [NODE])
-    assert "[parquet]" in caught.value.advice
+    assert "[all]" in caught.value.advice
 
 
 class Point:

@@ -171,7 +171,7 @@ def test_a_machine_that_is_said_to_be_off_is_powered_off_all_the_same_but_not_po
     assert case.step(19.0).effects == ()
     decision = case.step(1.0)
     assert decision.effects == (PowerOff(),)
-    assert "although its BMC says that it is off" in decision.message
+    assert "although its BMC reports that it is off" in decision.message
     assert case.step(1.0).reason == "seen-off-once"
     assert case.step(5.0).effects == (DeletePod(case.pods[0]),)
     case.freed()

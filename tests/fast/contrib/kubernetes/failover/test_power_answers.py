@@ -118,7 +118,7 @@ def test_a_command_that_was_refused_is_not_logged_as_sent() -> None:
     power, machine = _power(_Forcing(Power.OFF, accepts=False))
     with capture_logs() as logs:
         power.set(machine, on=False, left=lambda: 10.0)
-    assert [line["event"] for line in logs] == ["power-off refused by the BMC, which says that the machine is off"]
+    assert [line["event"] for line in logs] == ["power-off rejected by the BMC, which reports that the machine is off"]
     refusing, machine = _power(_Bmc(error=BmcError("no", transient=False, reason=Reason.BMC_PRIVILEGES)))
     with capture_logs() as logs, pytest.raises(BmcError):
         refusing.set(machine, on=True, left=lambda: 10.0)

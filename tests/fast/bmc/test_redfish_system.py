@@ -1,8 +1,14 @@
-"""A BMC's address that another machine has got: by DHCP, or because a blade was plugged into another bay."""
+"""Which system is behind a BMC's address: one of several, none for now, a portal, or that of another machine.
+
+DHCP may give a BMC's address to another BMC, and a blade may be plugged into another bay.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,21 +20,16 @@ from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.hardware import machine_identity
-from tests.support.scripted_redfish import SESSIONS, ScriptedBmc, answer, collection, link
+from tests.fast.bmc.conftest import hurried
+from tests.support.processes import PATIENCE
+from tests.support.scripted_redfish import SESSIONS, Answer, ScriptedBmc, answer, collection, link
 
+PAGE = b"<html>Please log in to the network</html>"
+PATHS = [f"/redfish/v1/Systems/{number}" for number in (1, 2, 3)]
 OURS = {"SerialNumber": "CZJ9140ABC", "UUID": "4c4c4544-0034-5a10-8056-b4c04f4a4e32"}
 OTHERS = {"SerialNumber": "CZJ9140XYZ", "UUID": "4c4c4544-0038-3510-8051-c3c04f385932"}
 IMAGE = Image("https://boot.example.com/ramdisk.iso", "")
 ACCOUNTS = "/redfish/v1/AccountService/Accounts"
-
-
-def known_node(bmc: ScriptedBmc, driver: RedfishBmc, **more: Any) -> Node:
-    """Return the node of the machine that is there now, as the service knows it."""
-    node = bmc.node(**more)
-    machine_identity.remember_behind_bmc(node, driver.machine(node))
-    return node
-
-
 CALLS: dict[str, Callable[[RedfishBmc, Node], object]] = {
     "get_power": lambda driver, node: driver.get_power(node),
     "set_power": lambda driver, node: driver.set_power(node, Power.OFF),
@@ -46,6 +47,67 @@ CALLS: dict[str, Callable[[RedfishBmc, Node], object]] = {
     "nics": lambda driver, node: driver.nics(node),
     "health": lambda driver, node: driver.health(node),
 }
+
+
+@pytest.mark.parametrize(
+    ("given", "transient", "reason", "words"),
+    [
+        (answer(200, PAGE), True, Reason.BMC_NOT_READY, "a web page instead of its systems"),
+        (answer(200, b"\n"), True, Reason.BMC_NOT_READY, "empty instead of its systems"),
+        (answer(200, b"[]"), True, Reason.BMC_NOT_READY, "not a JSON object instead of its systems"),
+        (
+            answer(302, PAGE, Location="https://portal.example.com/login"),
+            False,
+            Reason.BMC_REFUSED,
+            "redirects to another host",
+        ),
+        (answer(403), False, Reason.BMC_PRIVILEGES, "lacks the privilege"),
+        (answer(511, PAGE), False, Reason.BMC_REFUSED, "HTTP 511"),
+        (answer(404), True, Reason.BMC_SYSTEM_UNCLEAR, "lists no system"),
+        (answer(200, {"Name": "Systems", "Members": []}), True, Reason.BMC_SYSTEM_UNCLEAR, "lists no system"),
+    ],
+    ids=["page", "empty", "array", "portal", "privilege", "511", "404", "none"],
+)
+def test_what_is_there_instead_of_the_systems_is_said(
+    bmc: ScriptedBmc, given: Answer, transient: bool, reason: Reason, words: str
+) -> None:
+    with closing(hurried(waits=6)) as driver:
+        assert driver.get_power(bmc.node()) is Power.ON
+        for path in ("/Systems", "/login"):  # a portal redirects all
+            bmc.will(given, at=path, times=1000)
+        with pytest.raises(BmcError, match=words) as caught:
+            driver.get_power(bmc.node())
+        assert (caught.value.transient, caught.value.reason) == (transient, reason)
+        bmc.first.clear()
+        assert hurried().get_power(bmc.node()) is Power.ON
+
+
+def test_calls_for_different_systems_are_made_at_the_same_time(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
+    bmc.documents["/redfish/v1/"] |= {"Links": {"Sessions": link("/redfish/v1/SessionService/Sessions")}}
+    bmc.documents["/redfish/v1/Systems"] = collection(*PATHS)
+    bmc.sessions = set()
+    meeting = threading.Barrier(len(PATHS), timeout=PATIENCE)
+
+    def together(system: dict[str, Any]) -> Any:
+        meeting.wait()
+        return answer(200, system)
+
+    for path in PATHS:
+        system = {**bmc.system, "Id": path[-1]}
+        bmc.documents[path] = system
+        bmc.upon["GET", path] = lambda _body, system=system: together(system)  # type: ignore[misc]
+    nodes = [bmc.node(redfish_system_id=path) for path in PATHS]
+    with ThreadPoolExecutor(len(PATHS)) as pool:
+        for _ in range(3):
+            assert list(pool.map(driver.get_power, nodes)) == [Power.ON] * len(PATHS)
+    assert len(bmc.asked("POST", "Sessions")) == len(PATHS)
+
+
+def known_node(bmc: ScriptedBmc, driver: RedfishBmc, **more: Any) -> Node:
+    """Return the node of the machine that is there now, as the service knows it."""
+    node = bmc.node(**more)
+    machine_identity.remember_behind_bmc(node, driver.machine(node))
+    return node
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)

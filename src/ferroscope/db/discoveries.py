@@ -1,4 +1,4 @@
-"""MACs in SQL: which may boot, those of discovered machines, and those that were rejected."""
+"""Machines that called before they were nodes: enrolled, rejected or refused."""
 
 from __future__ import annotations
 
@@ -10,139 +10,18 @@ from sqlalchemy import Select, bindparam, case, delete, func, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.contracts.queue import Channel
-from ferroscope.core.boot_macs import KnownMac, MacChange
-from ferroscope.core.lookup import Rejection
-from ferroscope.core.model import Port
-from ferroscope.core.states import MAY_BOOT, Provision
-from ferroscope.db import mapping, schema
+from ferroscope.core.lookup import RefusedCaller, Rejection
+from ferroscope.core.states import Provision
+from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, padded, several
-from ferroscope.db.session import PendingAnswer, Session
+from ferroscope.db.nodes import Addresses
+from ferroscope.db.session import Session
 from ferroscope.db.spellings import upsert
-
-_BATCH_SIZE: Final = 5000
-# If a transaction changes more MACs than this, its messages do not list them.
-_MAX_NAMED: Final = 32
-
-_c, _p, _n = schema.mac_changes.c, schema.ports.c, schema.nodes.c
-_STATES: Final = frozenset(str(state) for state in MAY_BOOT)
-
-_PORTS_OF = select(_p.uuid, _p.address).where(_p.node == bindparam("node"))
-_STATE_OF = select(_n.state).where(_n.uuid == bindparam("node"))
-_SINCE = select(_c.seq, _c.mac).where(_c.seq > bindparam("seq")).order_by(_c.seq).limit(bindparam("limit"))
-_NEWEST = select(func.max(_c.seq))
-_NEWEST_OF = (select(func.max(_c.seq)).select_from(schema.mac_changes.join(schema.ports, _p.address == _c.mac))).where(
-    _p.node == bindparam("node")
-)
-_NEWEST_BEFORE = select(_c.seq).where(_c.at < bindparam("before")).order_by(_c.seq.desc()).limit(1)
-_KNOWN = select(_p.address, _n.state).select_from(schema.ports.join(schema.nodes, _n.uuid == _p.node))
-# A subquery selects the page of ports before the join: otherwise, if there are few nodes, MariaDB begins with these and
-# reads and sorts all ports for each page.
-_PAGE = (
-    select(_p.address, _p.node).where(_p.address > bindparam("after")).order_by(_p.address).limit(bindparam("limit"))
-).subquery("page")
-_KNOWN_AFTER = (
-    select(_PAGE.c.address, _n.state).join_from(_PAGE, schema.nodes, _n.uuid == _PAGE.c.node).order_by(_PAGE.c.address)
-)
-# Numbers are in the order of time, so the first ones are the oldest, which needs no index of the time.
-_oldest = select(_c.seq, _c.at).order_by(_c.seq).limit(_BATCH_SIZE).subquery("oldest")
-_OLD = select(_oldest.c.seq).where(_oldest.c.at < bindparam("before")).order_by(_oldest.c.seq)
-_DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < bindparam("before"))
-
-
-class Macs:
-    """Which MACs may boot, and the changes to that, for the PXE filters.
-
-    Adding, moving or removing a port and removing a node record the changed MACs automatically; a change of a node's
-    state calls ``changed``. Both publish on the channels ``allow`` and ``deny``.
-    """
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._asked: dict[str, PendingAnswer] = {}  # by node: its ports, as ``changed`` needs them
-
-    def ahead(self, node: str) -> None:
-        """Ask for what ``changed`` needs, to be sent with what is asked before.
-
-        Call it when the node was asked to be locked, in a transaction that changes no ports of it.
-        """
-        self._asked[node] = self._tx.ask(_PORTS_OF, {"node": node})
-
-    def changed(self, node: str, *, booting: bool) -> None:
-        """Record that the node's MACs may boot, or no longer may, from this transaction on."""
-        asked = self._asked.pop(node, None) or self._tx.ask(_PORTS_OF, {"node": node})
-        ports = [(uuid, mac) for uuid, mac in asked.answer()]
-        self._note(ports)
-        self._publish(Channel.ALLOW, "add" if booting else "remove", ports)
-        self._publish(Channel.DENY, "remove" if booting else "add", ports)
-
-    def added(self, ports: Sequence[Port]) -> None:
-        """Record that these ports are new, or have been moved to another node."""
-        named = [(port.uuid, port.address) for port in ports]
-        self._note(named)
-        if len(ports) > _MAX_NAMED:
-            self._publish(Channel.DENY, "add", named)
-            return
-        for port in ports:
-            row = self._tx.run(_STATE_OF, {"node": port.node}).first()
-            booting = row is not None and row[0] in _STATES
-            self._publish(Channel.ALLOW if booting else Channel.DENY, "add", [(port.uuid, port.address)])
-
-    def removed(self, ports: Sequence[tuple[str, str]]) -> None:
-        """Record that these ports, as (UUID, MAC), were removed or moved to another node."""
-        self._note(ports)
-        self._publish(Channel.ALLOW, "remove", ports)
-        self._publish(Channel.DENY, "remove", ports)
-
-    def removed_with(self, node: str) -> None:
-        """Record that all ports of the node are about to be removed."""
-        self.removed([(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})])
-
-    def _note(self, ports: Sequence[tuple[str, str]]) -> None:
-        mapping.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
-
-    def _publish(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
-        """Publish ``action port-uuid mac`` for each port, or only the channel's name if there are many."""
-        if len(ports) > _MAX_NAMED:
-            self._tx.wake(channel)
-        else:
-            for uuid, mac in ports:
-                self._tx.wake(f"{channel} {action} {uuid} {mac}")
-
-    def since(self, seq: int, limit: int) -> Sequence[MacChange]:
-        """Return the changes with greater numbers than ``seq``, in order; see ``core.boot_macs.ChangeWindow``."""
-        return [MacChange(*row) for row in self._tx.run(_SINCE, {"seq": seq, "limit": limit})]
-
-    def newest(self, *, node: str | None = None, before: float | None = None) -> int:
-        """Return the greatest number: of all changes, of this node's MACs, or from before ``before``; 0 if none."""
-        if node is not None:
-            row = self._tx.run(_NEWEST_OF, {"node": node}).first()
-        elif before is not None:
-            row = self._tx.run(_NEWEST_BEFORE, {"before": before}).first()
-        else:
-            row = self._tx.run(_NEWEST).first()
-        return int(row[0]) if row and row[0] is not None else 0
-
-    def known(self, *, after: str = "", limit: int = 0, macs: Sequence[str] = ()) -> Sequence[KnownMac]:
-        """Return MACs of known nodes, by MAC: those of ``macs``, or the first ``limit`` ones after ``after``."""
-        if not macs:
-            rows = self._tx.run(_KNOWN_AFTER, {"after": after, "limit": limit}).rows
-        else:
-            statement = _KNOWN.where(one_of(_p.address, "mac", len(macs))).order_by(_p.address)
-            rows = list(self._tx.connection.execute(statement, several("mac", tuple(macs))))
-        return [KnownMac(mac, state in _STATES) for mac, state in rows]
-
-    def forget(self, before: float) -> int:
-        """Delete changes from before this time, some thousands per call; return their number."""
-        old = self._tx.run(_OLD, {"before": before}).scalars()
-        if old:
-            self._tx.run(_DELETE, {"seq": old[-1], "before": before})
-        return len(old)
-
 
 _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"
 
+_n = schema.nodes.c
 _m, _r, _t = schema.machine_macs.c, schema.rejections.c, schema.tallies.c
 # A transaction that began in the previous period and waited for the row must not reset the counter of the next one; a
 # clock that was set back by more than a period does.
@@ -167,7 +46,7 @@ _d, _o = schema.inspection_data.c, schema.objects.c
 
 
 def _stored_bytes(nodes: Select[Any]) -> tuple[Select[Any], ...]:
-    """Return the queries of what is stored of the inspections of these nodes, in the database and elsewhere.
+    """Return the queries for the bytes of these nodes' inspection data, in the database and elsewhere.
 
     The length of binary data is known without reading it, and has the same name on all databases.
     """
@@ -283,3 +162,42 @@ class Rejections:
 
 def _conflict(address: str, _error: IntegrityError) -> Exception:
     return ConflictError("address", address)
+
+
+_CALLER = Mapper(RefusedCaller, schema.refused_callers)
+_c = schema.refused_callers.c
+_OF_MACHINE = (_c.source == bindparam("_source"), _c.machine == bindparam("_machine"))
+_LIST = select(*_CALLER.columns).order_by(_c.called_at.desc(), _c.source, _c.machine)
+_LAST_CALL = select(_c.called_at).where(*_OF_MACHINE)
+_REMOVE_CALLER = delete(schema.refused_callers).where(*_OF_MACHINE)
+
+
+class RefusedCallers:
+    """The last call of each machine from each source address."""
+
+    def __init__(self, tx: Session) -> None:
+        self._tx = tx
+
+    def list(self) -> Sequence[RefusedCaller]:
+        """Return all, the newest first."""
+        return [_CALLER.from_row(row) for row in self._tx.run(_LIST)]
+
+    def list_unknown(self, since: float) -> Sequence[RefusedCaller]:
+        """Return those that have called since then, and whose machines belong to no node yet, the newest first."""
+        recent = [caller for caller in self.list() if caller.called_at >= since]
+        owned = Addresses(self._tx).select_owned([mac for caller in recent for mac in caller.macs])
+        return [caller for caller in recent if owned.isdisjoint(caller.macs)]
+
+    def read_last_call(self, source: str, machine: str) -> float | None:
+        """Return when this machine called from this address; None if it has not."""
+        row = self._tx.run(_LAST_CALL, {"_source": source, "_machine": machine}).first()
+        return None if row is None else float(row[0])
+
+    def put(self, caller: RefusedCaller) -> None:
+        """Record this call in the place of the machine's call before."""
+        self._tx.ask(upsert(self._tx.dialect.name, schema.refused_callers), _CALLER.to_row(caller))
+
+    def remove(self, callers: Sequence[RefusedCaller]) -> None:
+        """Forget these machines."""
+        for caller in callers:
+            self._tx.ask(_REMOVE_CALLER, {"_source": caller.source, "_machine": caller.machine})

@@ -1,4 +1,4 @@
-"""Events in SQL: the outbox, with one row for each event and target, and the audit log."""
+"""The outbox: a row for each event and target."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import delete, func, select, update
 
-from ferroscope.contracts.calls import Audited
 from ferroscope.contracts.store import OldRows
-from ferroscope.core.audit import AuditEvent
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.notification import (
     MAX_CHANGES,
@@ -41,7 +39,7 @@ class Outbox:
 
     ``id`` orders the events of one node, because each is added under the node's lock.
 
-    ``subscriptions`` are those of the session's store.
+    The store's ``subscriptions`` say which targets get which events.
     """
 
     def __init__(self, tx: Session) -> None:
@@ -166,64 +164,3 @@ def _data(view: NodeView, inspection: Inspection | None, changes: Sequence[Chang
         changes=None if changes is None else [shorten_change(change) for change in changes[:MAX_CHANGES]],
         changes_total=None if changes is None else len(changes),
     )
-
-
-_AUDIT_EVENT: Final = Mapper(AuditEvent, schema.audit)
-_AUDIT_FIELDS: Final = tuple(name for name in _AUDIT_EVENT.fields if name != "id")
-_a = schema.audit.c
-# The texts of an event, and how long each may be.
-_LIMITS: Final = tuple((name, most) for name in _AUDIT_FIELDS if (most := getattr(_a[name].type, "length", None)))
-_INSERT = insert(schema.audit).values({name: bindparam(name) for name in _AUDIT_FIELDS})
-_OLD = select(_a.id).where(_a.at < bindparam("before")).order_by(_a.at).limit(bindparam("limit"))
-_DELETE_OLD = delete(schema.audit).where(_a.id.in_(bindparam("ids", expanding=True)))
-
-
-class AuditLog:
-    """Audit events; append-only."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-
-    def append(self, event: AuditEvent) -> None:
-        """Append the event with the transaction's time."""
-        row = _AUDIT_EVENT.to_row(event)
-        row["at"] = event.at or self._tx.now
-        del row["id"]
-        for name, most in _LIMITS:
-            if (text := row[name]) is not None and len(text) > most:
-                row[name] = text[:most]
-        self._tx.ask(_INSERT, row)
-
-    def list(
-        self,
-        *,
-        limit: int,
-        before: int | None = None,
-        since: float = 0.0,
-        node: str | None = None,
-        user: str | None = None,
-    ) -> Sequence[AuditEvent]:
-        """Return the newest events with these properties, newest first; ``before``: an ID."""
-        query = select(*_AUDIT_EVENT.columns).where(_a.at >= since).order_by(_a.id.desc()).limit(limit)
-        for column, value in ((_a.node, node), (_a.user, user)):
-            if value is not None:
-                query = query.where(column == value)
-        if before is not None:
-            query = query.where(_a.id < before)
-        return [_AUDIT_EVENT.from_row(row) for row in self._tx.connection.execute(query)]
-
-    def remove_old(self, before: float, limit: int) -> int:
-        """Delete up to ``limit`` events from before this time; return their number."""
-        execute = self._tx.connection.execute
-        ids = [*execute(_OLD, {"before": before, "limit": limit}).scalars()]
-        if ids:
-            execute(_DELETE_OLD, {"ids": ids})
-        return len(ids)
-
-
-def record(tx: Session, audit: AuditLog, pending: Audited, changed: set[str]) -> None:
-    """Append the event of the call that makes this transaction; ``changed`` are the nodes that it has locked."""
-    pending.event = msgspec.structs.replace(
-        pending.event, node=next(iter(changed)) if len(changed) == 1 else None, at=tx.now
-    )
-    audit.append(pending.event)

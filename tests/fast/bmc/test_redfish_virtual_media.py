@@ -1,4 +1,4 @@
-"""Commands that a BMC accepts and ignores, refuses without need, or shows otherwise than it was told."""
+"""Images that a BMC accepts and ignores, refuses without need, or shows otherwise than it was told."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import structlog.testing
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.virtual_media import is_same_image
-from ferroscope.contracts.bmc import BootDevice
-from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.reasons import Reason
-from tests.fast.bmc.conftest import hurried
+from tests.fast.bmc.conftest import fails, hurried, takes_boot
 from tests.support.rows import each
 from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link, scripted_bmc
 
@@ -23,19 +21,11 @@ ISO = "http://images.example.com/ironic/Ramdisk.iso"
 NODE = "3e0ba4f6-1f1c-4b39-9df5-5f2b7f3b2b11"
 PARAMETERS = f"http://10.0.0.9:5050/v1/ramdisk_parameters/{NODE}/disk.img"
 MEDIA = f"{SYSTEM}/VirtualMedia"
-
-
-def takes_boot(bmc: ScriptedBmc, *, readonly: str = "", reverts: dict[str, Any] | None = None) -> None:
-    """Have a BMC that writes what it is told, refuses ``readonly``, and sets what else it likes."""
-
-    def patch(body: dict[str, Any]) -> Any:
-        wanted = body["Boot"]
-        if readonly in wanted:
-            return answer(400, {"error": {"message": f"{readonly} is read-only"}})
-        bmc.system["Boot"].update({**(reverts or {}), **wanted})
-        return None
-
-    bmc.upon["PATCH", SYSTEM] = patch
+UNKNOWN_FORMAT = {
+    "error": {"code": "Base.1.19.ResourceAtUriInUnknownFormat", "message": "The format is not recognized"}
+}
+KEY = "0123456789abcdef" * 2
+SECRET = PARAMETERS.replace("disk.img", f"{KEY}/disk.img")
 
 
 def drive(bmc: ScriptedBmc, path: str, *kinds: str, shows: str = "{}", action: bool = True, **more: Any) -> None:
@@ -66,89 +56,6 @@ def has_drive(bmc: ScriptedBmc, **more: Any) -> None:
     takes_boot(bmc)
     holds(bmc, f"{MEDIA}/1")
     drive(bmc, f"{MEDIA}/1", "CD", **more)
-
-
-def fails(call: Any) -> BmcError:
-    with pytest.raises(BmcError) as caught:
-        call()
-    return caught.value
-
-
-@pytest.mark.parametrize(("capabilities", "shown"), [("boot_mode:uefi", True), ("", True), ("boot_mode:uefi", False)])
-def test_a_boot_mode_that_is_right_already_or_is_not_shown_is_not_written(
-    bmc: ScriptedBmc, driver: RedfishBmc, capabilities: str, shown: bool
-) -> None:
-    """Reports: https://github.com/ansible-collections/community.general/issues/3509,
-    https://github.com/ironcore-dev/metal-operator/issues/608; ironcore-dev/metal-operator#985.
-    """
-    if not shown:
-        del bmc.system["Boot"]["BootSourceOverrideMode"]
-    takes_boot(bmc, readonly="BootSourceOverrideMode")
-    node = bmc.node()
-    node.properties = {"capabilities": capabilities}
-    driver.set_boot_device(node, BootDevice.PXE, persistent=False)
-    assert bmc.system["Boot"]["BootSourceOverrideTarget"] == "Pxe"
-
-
-@pytest.mark.parametrize("capabilities", ["boot_mode:uefi", ""])
-def test_a_boot_mode_that_the_bmc_changes_by_itself_is_set_back(
-    bmc: ScriptedBmc, driver: RedfishBmc, capabilities: str
-) -> None:
-    """DMTF/Redfishtool#106: without a mode, some write their default one."""
-    takes_boot(bmc, reverts={"BootSourceOverrideMode": "Legacy"})
-    node = bmc.node()
-    node.properties = {"capabilities": capabilities}
-    driver.set_boot_device(node, BootDevice.PXE, persistent=False)
-    assert bmc.system["Boot"]["BootSourceOverrideMode"] == "UEFI"
-
-
-def test_a_boot_mode_that_reverts_whatever_is_written_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    """bmc-toolbox/bmclib#459: the device sticks, mode and frequency do not."""
-    legacy = {"BootSourceOverrideMode": "Legacy", "BootSourceOverrideEnabled": "Disabled"}
-    bmc.upon["PATCH", SYSTEM] = lambda body: bmc.system["Boot"].update(body["Boot"], **legacy)
-    node = bmc.node()
-    node.properties = {"capabilities": "boot_mode:uefi"}
-    error = fails(lambda: driver.set_boot_device(node, BootDevice.PXE, persistent=False))
-    assert (error.transient, error.reason) == (True, Reason.BMC_REFUSED)
-
-
-def test_a_device_that_is_set_and_cannot_be_written_is_no_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    bmc.system["Boot"].update(BootSourceOverrideTarget="Pxe", BootSourceOverrideEnabled="Once")
-    takes_boot(bmc, readonly="BootSourceOverrideTarget")
-    driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
-    assert fails(lambda: driver.set_boot_device(bmc.node(), BootDevice.DISK, persistent=False)).transient is False
-
-
-def test_a_boot_device_that_is_accepted_and_ignored_is_an_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    error = fails(lambda: driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False))
-    assert (error.transient, error.reason) == (True, Reason.BMC_REFUSED)
-    assert len(bmc.asked("PATCH")) == 4
-
-
-@pytest.mark.parametrize(("persistent", "becomes"), [(False, "Continuous"), (True, "Once"), (False, "Disabled")])
-def test_a_device_must_last_for_one_boot_at_least(
-    bmc: ScriptedBmc, driver: RedfishBmc, persistent: bool, becomes: str
-) -> None:
-    """kubevirtbmc/kubevirtbmc#165, and sushy-tools' emulator: each boot is from the device, also if one is wanted."""
-
-    def patch(body: dict[str, Any]) -> None:
-        bmc.system["Boot"].update(body["Boot"], BootSourceOverrideEnabled=becomes)
-
-    bmc.upon["PATCH", SYSTEM] = patch
-    if becomes == "Continuous":
-        driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=persistent)
-    else:
-        error = fails(lambda: driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=persistent))
-        assert becomes in str(error)
-
-
-def test_what_waits_in_a_resource_of_settings_is_set(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
-    settings = f"{SYSTEM}/Settings"
-    bmc.system["@Redfish.Settings"] = {"SettingsObject": link(settings)}
-    bmc.has(settings, {"Boot": {"BootSourceOverrideTarget": "None", "BootSourceOverrideEnabled": "Disabled"}})
-    bmc.upon["PATCH", settings] = lambda body: bmc.documents[settings]["Boot"].update(body["Boot"])
-    driver.set_boot_device(bmc.node(), BootDevice.PXE, persistent=False)
-    assert bmc.documents[settings]["Boot"]["BootSourceOverrideTarget"] == "Pxe"
 
 
 def test_the_drives_of_systems_and_managers_are_candidates(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
@@ -394,11 +301,6 @@ def test_an_image_that_is_refused_by_http_is_inserted_by_https(
     assert "https" in str(fails(lambda: driver.insert_ramdisk(bmc.node(), Image(iso=ISO))))
 
 
-UNKNOWN_FORMAT = {
-    "error": {"code": "Base.1.19.ResourceAtUriInUnknownFormat", "message": "The format is not recognized"}
-}
-
-
 def once(first: Any, *, then: Any) -> Any:
     """Return a command that is answered with ``first``, and done from then on."""
     left = [first]
@@ -431,10 +333,6 @@ def test_a_foreign_medium_is_ejected_with_a_word_if_there_is_no_other_drive(
         driver.insert_ramdisk(bmc.node(), Image(iso=ISO))
     assert bmc.documents[f"{MEDIA}/1"]["Image"] == ISO
     assert [(one["medium"], one["drive"]) for one in logged] == [("http://other/rescue.iso", "1")]
-
-
-KEY = "0123456789abcdef" * 2
-SECRET = PARAMETERS.replace("disk.img", f"{KEY}/disk.img")
 
 
 def test_the_key_in_the_address_of_the_parameters_is_in_no_error(bmc: ScriptedBmc, driver: RedfishBmc) -> None:
