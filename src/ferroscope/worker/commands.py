@@ -202,11 +202,8 @@ def _asked_to_restart(attempt: Attempt) -> bool:
     except BmcError as exc:
         if exc.reason is not Reason.BMC_REFUSED:
             raise
-        attempt.note(
-            SOFT_REBOOT,
-            f"the BMC cannot restart the operating system and shuts it down instead: {exc}",
-            reason=exc.reason,
-        )
+        message = f"the BMC cannot restart the operating system and shuts it down instead: {exc}"
+        attempt.note(SOFT_REBOOT, message, reason=exc.reason)
         return False
     attempt.note(SOFT_REBOOT, "asked the operating system to restart")
     attempt.intend(SOFT_REBOOT, seen=before)
