@@ -47,7 +47,7 @@ from ferroscope.remote import command_fence, processor_delay
 from ferroscope.storage.reader import previous
 from ferroscope.telemetry.trail import Trail
 from ferroscope.worker.results import Journal
-from ferroscope.worker.services import BmcObserver, Services, StoppedError, SupersededError
+from ferroscope.worker.services import BmcObserver, Services, StoppedError, StoredData, SupersededError
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Locked(msgspec.Struct, frozen=True):
     inspection: Inspection | None
     confirmed_at: float
     decision: Decision | None = None
-    read: Later[Any] | None = None
+    read: Later[StoredData] | None = None
 
 
 class Attempt:
