@@ -134,11 +134,11 @@ def test_doctor_notes_an_image_that_only_this_host_reaches_and_one_that_it_does_
         return found.summary
 
     with serving(_send(images.iso())) as (url, server):
-        assert "this host only" in noted(url)
+        assert "only this host" in noted(url)
         assert server.asked == 0
     file = tmp_path / "ipa.iso"
     file.write_bytes(images.iso())
-    assert "this host only" in noted(str(file), "http://localhost:6385")
+    assert "only this host" in noted(str(file), "http://localhost:6385")
     assert "cannot be reached" in noted(str(file), "http://name.invalid:6385")
     assert "does not exist" in noted(f"{file}.old", "http://name.invalid:6385")
 

@@ -13,7 +13,6 @@ statement: COMMIT is never sent in the same round trip as a statement whose chec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -142,6 +141,18 @@ class Repository(Generic[R]):
         return built
 
 
+class _BeginTime:
+    """The database's clock when the transaction began. The first exchange sets it on the session.
+
+    Not a ``cached_property``: before Python 3.12 that holds one lock for the sessions of all threads meanwhile.
+    """
+
+    def __get__(self, session: Session, owner: type) -> float:
+        session.flush()
+        now: float = session.__dict__["now"]
+        return now
+
+
 class Session:
     """A transaction on ``connection``; the statements of ``opening`` begin it.
 
@@ -151,6 +162,8 @@ class Session:
 
     ``at_end`` buffer the statements that are written together, before the transaction is committed.
     """
+
+    now = _BeginTime()  # in seconds since the epoch
 
     def __init__(
         self, shared: Shared, connection: Connection, opening: Sequence[Command], call: CallContext = NO_CALL
@@ -178,13 +191,6 @@ class Session:
         self.unanswered = False  # the first message failed, and COMMIT was not sent: nothing can have been committed
         self.committing = False  # COMMIT may have been sent, and was not answered
         self.sent_at = 0.0  # the monotonic time of the last exchange's beginning
-
-    @cached_property
-    def now(self) -> float:
-        """The database's clock when the transaction began, in seconds since the epoch."""
-        self.flush()
-        now: float = self.__dict__["now"]
-        return now
 
     @property
     def is_used(self) -> bool:
@@ -290,7 +296,8 @@ class Session:
             results = list(exc.results)
         self.unanswered = self.committing = False
         if first:
-            self.now = float(results[len(opening) - 1][0][0][0]) if shared.clock is None else shared.clock()
+            began = float(results[len(opening) - 1][0][0][0]) if shared.clock is None else shared.clock()
+            self.__dict__["now"] = began
         for pending, (rows, count) in zip(waiting, results[len(opening) :], strict=False):
             pending.received = Answer(rows, count)
         if self._has_checks:

@@ -7,6 +7,7 @@ the form of ironic-python-agent's inventory, and waits to be powered off. Nothin
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -121,6 +122,11 @@ def build(target: Path, work: Path) -> None:
     for name in _PLACES:
         (work / name).mkdir(parents=True)
     shutil.copy(busybox, work / "bin" / "busybox")
+    # Many hosts have the one that is not static, and Debian keeps only one of both.
+    linked = subprocess.run(["ldd", busybox], capture_output=True, text=True, check=False).stdout
+    for library in re.findall(r"/\S+(?= \()", linked):
+        (work / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, work / library[1:])
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
     for applet in set(applets) - {"busybox"}:
         (work / "bin" / applet).symlink_to("busybox")

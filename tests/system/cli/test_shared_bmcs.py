@@ -61,7 +61,7 @@ def test_a_bmc_of_a_node_or_of_the_inbox_is_refused_with_it(
     done = json.loads(shell("node", "import", str(file), *dry_run, "-o", "json", check=Exit.FAILURE).stdout)
     assert [one["result"] for one in done] == ["failed", "failed", "would be created" if dry_run else "created"]
     assert done[0]["where"] == "line 2"
-    assert "the BMC 192.0.2.2 is that of node old" in done[0]["detail"]
+    assert "the BMC 192.0.2.2 belongs to node old" in done[0]["detail"]
     assert f"is in the inbox as {waiting}" in done[1]["detail"]
     assert f"approve it: ferroscope node approve {waiting}, or add its uuid to the row" in done[1]["detail"]
 
@@ -129,7 +129,7 @@ def test_a_node_whose_row_is_wrong_stays_and_nobody_gets_its_bmc(
     for options in (["--dry-run"], []):
         done = shell.json("node", "import", str(file), *options, check=Exit.FAILURE)
         assert [row["result"] for row in done] == ["failed", "failed"]
-        assert "is that of node a1" in done[0]["detail"]
+        assert "belongs to node a1" in done[0]["detail"]
     assert shell("node", "export", check=0).stdout == before
 
 
@@ -171,7 +171,7 @@ def test_of_two_nodes_of_ironic_at_one_bmc_one_is_imported_and_the_other_is_name
     items = shell.json("import", "ironic", "-c", str(config), "--endpoint", shell.url)["items"]
     assert sorted(one["result"] for one in items if one["kind"] == "node") == ["imported", "skipped", "skipped"]
     skipped = " ".join(str(one["detail"]) for one in items if one["result"] == "skipped")
-    assert "the BMC 192.0.2.2 is that of node" in skipped
+    assert "the BMC 192.0.2.2 belongs to node" in skipped
     assert "10.40.0.33" in skipped
 
 

@@ -52,10 +52,16 @@ from ferroscope.rules.data import RuleError
 from msgspec.structs import replace
 from tests.store.sql.test_schema import described
 from tests.api.service import Service
-from ferroscope.db import schema
+from ferroscope.db import schema, trigrams
+
+def declare(engine):
+    schema.metadata.create_all(engine)
+    with engine.begin() as connection:
+        for statement in trigrams.create_statements("sqlite"):
+            connection.exec_driver_sql(statement)
 
 assert ferroscope.__file__.startswith(sys.argv[1]), ferroscope.__file__
-for number, build in enumerate((migrate.upgrade, schema.metadata.create_all)):
+for number, build in enumerate((migrate.upgrade, declare)):
     engine = build_engine(DatabaseSettings(connection=f"sqlite:///{sys.argv[1]}/{number}.db"))
     build(engine)
     with engine.connect() as connection:

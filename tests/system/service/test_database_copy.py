@@ -343,5 +343,6 @@ def test_all_tables_that_the_schema_has_are_copied_or_left_on_purpose() -> None:
         schema.lease_candidates,
         schema.lease_epochs,
         schema.clock_steps,
+        schema.counts,
         schema.web_sessions,
     }

@@ -118,7 +118,7 @@ def test_changed_hardware_is_on_the_fleet_page_also_if_no_target_wants_it(
     try:
         for _ in range(2):
             site.inspect()
-        assert "No inspection has found other hardware" in Browser(site.service).get("/ui").text
+        assert "No inspection has found changed hardware" in Browser(site.service).get("/ui").text
         site.inspect(callback_body(site.mac, serial="2"))
         later = Browser(site.service)
         assert until(lambda: "machine: serial 1 -&gt; 2" in later.get("/ui").text)

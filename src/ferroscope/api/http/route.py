@@ -231,7 +231,7 @@ def _without_none(body: Any) -> tuple[Any, bool]:
 
 
 def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:
-    """Return Q and B of the handler's ``Call[Q, B]``; None if B is None."""
+    """Return Q and B of the handler's ``RouteCall[Q, B]``; None if B is None."""
     call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is RouteCall)
     query, body = get_args(call)
     return query, None if body is type(None) else body

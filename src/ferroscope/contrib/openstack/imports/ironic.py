@@ -172,7 +172,7 @@ class _IronicImporter:
 
         def work(tx: Transaction) -> ImportItem:
             if (shared := find_shared(tx, node, ())) is not None:
-                where = f"is that of node {shared[1].name or shared[1].uuid}"
+                where = f"belongs to node {shared[1].name or shared[1].uuid}"
                 return ImportItem("node", ident, "skipped", bmc_place.shared_message(shared[0], where))
             saved = self._store_node(tx, document, node, data)
             remarks = [*details, *_store_ports(tx, ports, groups)]
