@@ -47,14 +47,13 @@ from ferroscope.remote import command_fence, processor_delay
 from ferroscope.storage.reader import previous
 from ferroscope.telemetry.trail import Trail
 from ferroscope.worker.results import AttemptJournal
-from ferroscope.worker.services import BmcObserver, Services, StoppedError, SupersededError
+from ferroscope.worker.services import BmcObserver, Services, StoppedError, StoredData, SupersededError
 
 T = TypeVar("T")
 
 # Seconds between two checks whether an inspection is still wanted.
 _CHECK_INTERVAL_SECONDS: Final = 1.0
-# Seconds after a request was made for which a process without the key of its secrets leaves it to others: a key file
-# reaches the last host later than the first.
+# A process without the key of its secrets leaves a new request to others for this long: key files spread slowly.
 _KEY_PATIENCE_SECONDS: Final = 300.0
 
 _log = structlog.get_logger(__name__)
@@ -73,7 +72,7 @@ class Locked(msgspec.Struct, frozen=True):
     inspection: Inspection | None
     confirmed_at: float
     decision: Decision | None = None
-    read: Later[Any] | None = None
+    read: Later[StoredData] | None = None
 
 
 class Attempt:
@@ -262,7 +261,7 @@ class Attempt:
             if fence is not None:
                 fence(tx)
             self.journal.write(tx)
-            # Last, as the time costs a round trip unless one before it has brought it.
+            # At the end: the database's time is known by then. Asking for it first would be a round trip.
             progress.update(self.progress, **{effect: {**(seen or {}), "at": tx.now}})
             tx.requests.hold(self.claim, progress=progress)
 

@@ -83,11 +83,9 @@ def set_boot_device(attempt: Attempt) -> Outcome:
 # The longest wait of a power command that a caller can ask for. A hard one occupies a thread.
 MAX_TIMEOUT_SECONDS: Final = 3600.0
 MAX_HARD_SECONDS: Final = 600.0
-
 # Intents.
 _ON_AGAIN: Final = "power on after soft power off"
 _OFF_IN_RESTART: Final = "off within soft rebooting"
-
 # Seconds between two looks at a machine that shuts down; the first ones are closer together.
 _MIN_LOOK_SECONDS: Final = 1.0
 _MAX_LOOK_SECONDS: Final = 10.0
@@ -204,11 +202,8 @@ def _asked_to_restart(attempt: Attempt) -> bool:
     except BmcError as exc:
         if exc.reason is not Reason.BMC_REFUSED:
             raise
-        attempt.note(
-            SOFT_REBOOT,
-            f"the BMC cannot restart the operating system and shuts it down instead: {exc}",
-            reason=exc.reason,
-        )
+        message = f"the BMC cannot restart the operating system and shuts it down instead: {exc}"
+        attempt.note(SOFT_REBOOT, message, reason=exc.reason)
         return False
     attempt.note(SOFT_REBOOT, "asked the operating system to restart")
     attempt.intend(SOFT_REBOOT, seen=before)

@@ -35,7 +35,6 @@ INSERTED: Final = "inserted_ramdisk"
 PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
 _OFF: Final = "power off a machine that was on"
-
 _MAX_URL_CHARACTERS: Final = 120
 
 _log = structlog.get_logger(__name__)

@@ -45,9 +45,7 @@ class Dispatcher:
     """Claims the requests of one lane and runs each in a thread. ``status`` says what the lane is doing."""
 
     def __init__(self, lane: Lane, slots: Slots, worker: Worker) -> None:
-        self.lane = lane
-        self.slots = slots
-        self._worker = worker
+        self.lane, self.slots, self._worker = lane, slots, worker
         slots.threads = Threads(f"worker-{lane}")
         slots.work = self._carry_out
         self._last = "idle"

@@ -14,12 +14,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.contracts.data import Later, Part, packed
+from ferroscope.contracts.data import Later, packed
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_place, json_safety
 from ferroscope.core.delivery import Done, Fail, Next, Outcome
-from ferroscope.core.model import Document, Node, Port, Request, Severity
+from ferroscope.core.model import Document, Node, Request, Severity
 from ferroscope.core.node import ValueSource, sourced_values, update_sources
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
@@ -40,7 +40,7 @@ from ferroscope.rules.engine import CompiledRule, RuleSet
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import power_off_quietly
 from ferroscope.worker.results import replaced_values
-from ferroscope.worker.services import ReadsAhead
+from ferroscope.worker.services import ReadsAhead, StoredData
 
 # A key of an inspection's plugin data.
 _OUT_OF_BAND: Final = "out_of_band"
@@ -101,7 +101,7 @@ class ProcessTask(ReadsAhead):
         attempt.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH, replaced_values(attempt))
 
-    def ahead(self, tx: Transaction, request: Request) -> Later[tuple[dict[Part, bytes], list[Port], int]]:
+    def ahead(self, tx: Transaction, request: Request) -> Later[StoredData]:
         """Ask for what hooks and rules work on, and for the revision of the rules."""
         parts = tx.data.load_later(request.inspection or "", ("inventory", "unprocessed", "out_of_band"))
         ports = tx.ports.list_later(Query(filters={"node": request.node}))

@@ -97,8 +97,7 @@ def _forget(attempt: Attempt, device: BootDevice) -> bool:
     if isinstance(driver, ClearsBootDevice):
         if not attempt.command(partial(driver.clear_boot_device, attempt.node, device)):
             return False
-        message = f"the machine did not boot from {name}; the one-time boot device was cleared"
-        attempt.note("boot device", message)
+        attempt.note("boot device", f"the machine did not boot from {name}; the one-time boot device was cleared")
         return True
     if not has_next_boot(attempt, device):
         return False

@@ -7,20 +7,20 @@ import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.data import Later
+from ferroscope.contracts.data import Later, Part
 from ferroscope.contracts.errors import BmcError, StoreError, StoreUnavailableError
 from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
 from ferroscope.core.losses import count_attempts
-from ferroscope.core.model import Request
+from ferroscope.core.model import Port, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db.store import Store
@@ -139,6 +139,8 @@ class Endings:
 
 
 Task = Callable[["Attempt"], Outcome]
+# The parts of an inspection's data, the ports of its node, and the revision of the rules.
+StoredData = tuple[dict[Part, bytes], list[Port], int]
 
 
 class ReadsAhead(ABC):
@@ -148,7 +150,7 @@ class ReadsAhead(ABC):
     def __call__(self, attempt: Attempt) -> Outcome: ...
 
     @abstractmethod
-    def ahead(self, tx: Transaction, request: Request) -> Later[Any]:
+    def ahead(self, tx: Transaction, request: Request) -> Later[StoredData]:
         """Ask for it, after the request's node was asked to be locked. It must not fail, whatever is stored."""
 
 

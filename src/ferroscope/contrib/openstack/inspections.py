@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError
@@ -27,7 +25,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from ferroscope.db.transaction import Transaction
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.services import ReadsAhead
+from ferroscope.worker.services import ReadsAhead, StoredData
 from ferroscope.worker.tasks import InspectionTasks
 
 T = TypeVar("T")
@@ -58,9 +56,9 @@ class RecordingTask(ReadsAhead):
         outcome = self._process(attempt)
         if not isinstance(outcome, Next):
             return outcome
-        return msgspec.structs.replace(outcome, payload=record_changes(attempt) | outcome.payload)
+        return Next(outcome.event, record_changes(attempt) | outcome.payload)
 
-    def ahead(self, tx: Transaction, request: Request) -> Later[Any]:
+    def ahead(self, tx: Transaction, request: Request) -> Later[StoredData]:
         return self._process.ahead(tx, request)
 
 
