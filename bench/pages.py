@@ -31,8 +31,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, Inspection, Rule
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import OF_STATE, State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hardware import expectations
 
 PAGES: Final = (

@@ -35,10 +35,8 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.data import packed
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import Provision, State
-from ferroscope.db import schema
+from ferroscope.db import Store, Transaction, schema
 from ferroscope.db.engine import build_engine
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
 from ferroscope.periodic.counts import Counts
 from ferroscope.periodic.retention import Retention
 from ferroscope.runtime.system import SystemClock

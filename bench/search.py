@@ -21,8 +21,7 @@ from bench.databases import NAMES, database, opened
 from bench.quantiles import middle
 from bench.report import Report
 from ferroscope.core.model import Node
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import IndexRow, Learned

@@ -35,7 +35,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import PAUSED
 from ferroscope.contrib.kubernetes.failover.controller import SETTLED_SECONDS
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from tests.nightly.kubernetes.fleet import NAME, Fleet
 from tests.support.processes import free_port

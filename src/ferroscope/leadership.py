@@ -20,8 +20,7 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreErr
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProfile, trusted_until
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 _log = structlog.get_logger(__name__)
 

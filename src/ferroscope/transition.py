@@ -43,7 +43,7 @@ from ferroscope.core.states import (
     Transition,
 )
 from ferroscope.core.values import storable
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 
 # A second request for one of these is merged with the pending one: its result is the same.

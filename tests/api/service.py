@@ -26,7 +26,7 @@ from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend

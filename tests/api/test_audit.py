@@ -14,9 +14,8 @@ from ferroscope.api.http.audit import IDENTITY, Audit
 from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.audit import AuditEvent
+from ferroscope.db import Store, Transaction
 from ferroscope.db.requests import AuditLog
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.system import SystemClock
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body

@@ -15,7 +15,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.api.callers import As, service_for
 from tests.api.service import Service
 from tests.support import databases

@@ -15,7 +15,7 @@ from ferroscope.api.baremetal import node_fields, node_filters, node_policies, n
 from ferroscope.core.model import Chassis, Inspection, Node, Port, Portgroup
 from ferroscope.core.node import SETTABLE, TextForm
 from ferroscope.core.states import Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.runtime.system import SystemClock
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.contracts.calls import CallContext
 from ferroscope.contracts.errors import StaleLeaseError
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.api.service import Client, Service, fault, message
 
 NAME = "site/controller"

@@ -14,7 +14,7 @@ from ferroscope.api.http import large_lists
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Entry, Inspection, Node, Port, Portgroup, Rule, RuleDialect
 from ferroscope.core.states import State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.api.service import Client, Service
 from tests.support import examples
 

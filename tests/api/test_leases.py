@@ -11,7 +11,7 @@ import pytest
 from ferroscope.api.auth.identity import local
 from ferroscope.api.service import leases
 from ferroscope.config.options import LeaseSettings, PolicySettings
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.leadership import Election
 from ferroscope.runtime.system import SystemClock
 from tests.api.callers import As, service_for

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ferroscope.config.options import DiscoverySettings
 from ferroscope.core.lookup import REPEATED_CALL_SECONDS
 from ferroscope.core.reasons import Reason
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.api.commands import Commands
 from tests.api.service import Service, callback_body
 from tests.support import examples

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from ferroscope.core.model import Entry
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import Election, StepLeadership
 from ferroscope.periodic.singleton import Singleton
 

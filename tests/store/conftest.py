@@ -13,9 +13,7 @@ import pytest
 from ferroscope.config.options import DatabaseSettings, LeaseSettings, NotificationSettings, Settings
 from ferroscope.contracts.queue import Bus
 from ferroscope.core.model import Claim, Member, Node, Request
-from ferroscope.db.queue import Queue
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Queue, Store, Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

@@ -8,7 +8,7 @@ import pytest
 from ferroscope.core.callback_secret import ended_secret
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.states import State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -8,8 +8,8 @@ from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.contracts.store import Query
 from ferroscope.core.states import Provision, State
+from ferroscope.db import Transaction
 from ferroscope.db.nodes import MAX_CALLERS
-from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

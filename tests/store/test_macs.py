@@ -13,7 +13,7 @@ from ferroscope import transition
 from ferroscope.core.boot_macs import ChangeWindow, KnownMac
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Event, State, Transition
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

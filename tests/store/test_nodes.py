@@ -10,7 +10,7 @@ from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFound
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

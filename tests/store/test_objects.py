@@ -12,7 +12,7 @@ from ferroscope.contracts.data import Held, StoredObject, packed
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -11,7 +11,7 @@ from ferroscope import transition
 from ferroscope.config.options import NotificationSettings
 from ferroscope.core.model import Node
 from ferroscope.core.notification import ChangeView, EventType, OutboxEvent
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 

@@ -7,7 +7,7 @@ import pytest
 
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

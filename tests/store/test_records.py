@@ -10,8 +10,8 @@ import pytest
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Portgroup
+from ferroscope.db import Transaction
 from ferroscope.db.records import Records
-from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -10,7 +10,7 @@ import pytest
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.core.model import REQUEST_VERSION, Claim, Node, Request
 from ferroscope.core.states import Event
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from ferroscope.core.saved_search import SavedSearch
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support.processes import PATIENCE
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from ferroscope.contracts.data import SearchMatch
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
-from ferroscope.db import trigrams
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction, trigrams
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import KINDS, IndexRow

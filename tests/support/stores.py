@@ -27,12 +27,11 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import Bus, Clock
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
+from ferroscope.db import Queue, Store
 from ferroscope.db.engine import build_engine
 from ferroscope.db.executor import CompiledStatements
-from ferroscope.db.queue import Queue
 from ferroscope.db.spellings import NOW
 from ferroscope.db.sqlite import SqliteConnection
-from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
 from tests.support.servers import memory_directory

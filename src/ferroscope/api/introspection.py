@@ -35,7 +35,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node, Rule, RuleDialect
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import INSPECTED, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.rules.data import MAX_RULES
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))

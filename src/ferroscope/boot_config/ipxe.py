@@ -42,7 +42,7 @@ from ferroscope.core.boot import (
 )
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _ARGUMENTS: Final = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp}"
 # The same consoles as in the ISO. On other architectures, the firmware names them.

@@ -22,10 +22,10 @@ from ferroscope.bus.local import DATABASE, RABBITMQ, LocalBus
 from ferroscope.bus.outage import Outage
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
+from ferroscope.db import POLL_SECONDS
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import described
 from ferroscope.db.postgresql import NOTIFY_CHANNEL
-from ferroscope.db.queue import POLL_SECONDS
 from ferroscope.db.url import parse_url
 
 _log = structlog.get_logger(__name__)

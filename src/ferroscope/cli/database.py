@@ -20,8 +20,8 @@ from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
+    from ferroscope.db import Store
     from ferroscope.db.copying.copy import Copied
-    from ferroscope.db.store import Store
     from ferroscope.storage.reader import Archive
 
 

@@ -18,8 +18,7 @@ from ferroscope.core.values import many
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings
-    from ferroscope.db.store import Store
-    from ferroscope.db.transaction import Transaction
+    from ferroscope.db import Store, Transaction
 
 
 _STATES: Final = ("pending", "delivered", "dead")

@@ -25,11 +25,9 @@ from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
 from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.values import many
-from ferroscope.db import location, migrate
+from ferroscope.db import Store, Transaction, location, migrate
 from ferroscope.db.prepare import schema_problem
 from ferroscope.db.rekey import census
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
 from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot
 from ferroscope.doctor.database_server import cluster, durability

@@ -12,7 +12,7 @@ from ferroscope.core import bmc_access, bmc_place
 from ferroscope.core.bmc_place import Place
 from ferroscope.core.lookup import DISCOVERY
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 def find_shared(

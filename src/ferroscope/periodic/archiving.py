@@ -17,8 +17,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.finding import Finding
 from ferroscope.core.states import State
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
 from ferroscope.storage.mover import UPLOAD_TIMEOUT_SECONDS, Mover, MoveResult
 

@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 COUNT_SECONDS: Final = 10.0

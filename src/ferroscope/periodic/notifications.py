@@ -23,8 +23,7 @@ from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.finding import Finding
 from ferroscope.core.notification import EventTally, OutboxEvent
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 # Seconds between two checks of an empty outbox; a notification reaches its target within this time.

@@ -18,8 +18,7 @@ from ferroscope.core.model import Entry, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Event
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 T = TypeVar("T")

@@ -23,8 +23,7 @@ from ferroscope.core.interfaces import own_names
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision, State
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 # Due machines are searched for this often, or more often if they are inspected again sooner.

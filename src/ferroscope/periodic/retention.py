@@ -20,8 +20,7 @@ import msgspec
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import OldRows
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 _PAGE_ROWS: Final = 1000

@@ -21,8 +21,7 @@ from ferroscope.core.delivery import IllegalEventError, is_overdue
 from ferroscope.core.model import Entry, Node
 from ferroscope.core.states import Event, State
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 _log = structlog.get_logger(__name__)

@@ -22,8 +22,7 @@ from ferroscope.core.boot import since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, SortedMacs, number, spell_mac
 from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope.core.model import Entry
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Store, Transaction
 
 MAX_LEASE_FILE_BYTES: Final = 16 * 1024 * 1024
 # The transaction holds the row of the filter's lease, which has to be renewed; the others are noted in the next look.

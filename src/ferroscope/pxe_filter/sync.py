@@ -23,8 +23,7 @@ from ferroscope.core.boot_macs import (
     SortedMacs,
     number,
 )
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 _PAGE_ROWS: Final = 2000
 _CHUNK_MACS: Final = 500

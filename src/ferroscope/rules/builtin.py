@@ -17,7 +17,7 @@ import yaml
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import PHASES, Rule
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import CompiledExpectation, Expectation, ExpectationError
 from ferroscope.rules.actions import url as problem_of_url

@@ -17,12 +17,10 @@ from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.queue import Bus, Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.db import migrate
+from ferroscope.db import POLL_SECONDS, Queue, Store, migrate
 from ferroscope.db.engine import build_engine
 from ferroscope.db.prepare import ensure_schema, explained
-from ferroscope.db.queue import POLL_SECONDS, Queue
 from ferroscope.db.replication import Memory
-from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import KeyRing, key_ring
 

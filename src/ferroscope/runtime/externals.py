@@ -20,7 +20,7 @@ from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicClient
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 from ferroscope.remote.addresses import Networks
 
 if TYPE_CHECKING:

@@ -24,9 +24,7 @@ from ferroscope.core import finding
 from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import ClockStep, Document, Member
-from ferroscope.db import location
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction, location
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock

@@ -17,8 +17,7 @@ from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hardware import search_index
 from ferroscope.storage.mover import Mover, MoveResult
 from ferroscope.storage.reader import Archive, newest

@@ -18,8 +18,7 @@ from ferroscope.contracts.data import Held, StoredObject, packed
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.model import Entry, Severity
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Store, Transaction
 from ferroscope.storage.reader import Archive, pack
 
 UPLOAD_TIMEOUT_SECONDS: Final = 3600.0

@@ -23,8 +23,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import GIVEN, Entry, Inspection, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 _INSPECTIONS_PER_PAGE = 20
 _GZIP_WBITS: Final = 31  # zlib's wbits for gzip

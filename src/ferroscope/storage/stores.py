@@ -10,7 +10,7 @@ from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStore
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 from ferroscope.storage.reader import Archive
 
 

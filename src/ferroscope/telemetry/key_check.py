@@ -9,7 +9,7 @@ import structlog
 
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.finding import Finding
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 from ferroscope.secrets.keys import KeyRing
 
 _CHECK_INTERVAL_SECONDS: Final = 15.0

@@ -15,8 +15,7 @@ from ferroscope.core.model import Lease
 from ferroscope.core.notification import EventTally
 from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.states import Event
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 
 class Overview(Collector):

@@ -40,7 +40,7 @@ from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.secrets import holds_concealed, is_concealed, is_plain, replace_values
 from ferroscope.core.states import Event
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Transaction
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence, processor_delay

@@ -37,8 +37,7 @@ from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.core.values import many
-from ferroscope.db.queue import Queue
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Queue, Transaction
 from ferroscope.worker import results
 from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.machine import power_off_quietly, undo_start_quietly

@@ -19,7 +19,7 @@ from ferroscope.core.model import Document, Port
 from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.worker.attempt import Attempt
 
 _READ: Final = "read out of band"

@@ -22,7 +22,7 @@ from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.transition import request_for, step
 from ferroscope.worker.attempt import Locked
 from ferroscope.worker.loop import Worker

@@ -25,7 +25,7 @@ from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.core.values import many
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import diff, expectations, machine_identity, search_index
 from ferroscope.hardware.expectations import CompiledExpectation

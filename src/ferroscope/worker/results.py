@@ -21,7 +21,7 @@ from ferroscope.core.node import STORED, merged_fields, three_way
 from ferroscope.core.notification import EventType
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, MACHINE, Event, Provision, State, Transition
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
 
 if TYPE_CHECKING:

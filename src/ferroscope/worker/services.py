@@ -23,8 +23,7 @@ from ferroscope.core.losses import count_attempts
 from ferroscope.core.model import Port, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
 

@@ -32,8 +32,7 @@ from ferroscope.core.model import Lease, LeaseProfile, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.core.values import normalized_ip, without_secrets
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Fence, Transaction
+from ferroscope.db import Fence, Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
 from ferroscope.remote import resolver

@@ -21,7 +21,7 @@ from ferroscope.core.model import Entry, Node
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, WORKED_ON, Event, State
 from ferroscope.core.values import utc_text
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import commands, machine, restart
 from ferroscope.worker.attempt import Attempt, Locked

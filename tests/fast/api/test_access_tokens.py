@@ -15,7 +15,7 @@ from ferroscope.api.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.support import examples
 from tests.support.manual_clock import ManualClock
 from tests.support.processes import PATIENCE

@@ -12,7 +12,7 @@ from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.periodic.reinspection import Reinspection
 from tests.support import examples
 from tests.support.manual_clock import ManualClock

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.support import examples
 from tests.support.stores import open_store
 

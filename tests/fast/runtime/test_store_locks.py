@@ -13,10 +13,9 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.telemetry import Moved, Silent
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
+from ferroscope.db import Store, Transaction
 from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.engine import build_engine
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
 from tests.support.processes import PATIENCE

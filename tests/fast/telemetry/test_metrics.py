@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry
 from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, SILENT, Moved
 from ferroscope.core.problems import Facts
 from ferroscope.core.states import TRANSITIONS, Event, State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.telemetry.metrics import Metrics, render
 from ferroscope.telemetry.overview import LABELS, OVERVIEW, Overview
 from tests.support import examples

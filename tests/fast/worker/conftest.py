@@ -21,7 +21,7 @@ from ferroscope.contracts.images import Images, Unchecked
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import GIVEN, Claim, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker

@@ -10,7 +10,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.data import packed
 from ferroscope.core.delivery import Run
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.fast.worker.conftest import NODE, Service
 from tests.support.stores import compressions
 

@@ -14,8 +14,7 @@ import pytest
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core.states import Event, State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from tests.fast.worker.conftest import Service
 from tests.fast.worker.test_delivery import KilledError
 

@@ -15,7 +15,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import IllegalEventError
 from ferroscope.core.model import Node, Port, Request
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.storage.reader import newest
 from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
 

@@ -15,8 +15,7 @@ from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.loop import Worker
 from tests.fast.worker.conftest import NODE, Machine, Service, settings

@@ -16,7 +16,7 @@ from ferroscope.contracts.events import SendError
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.contrib.openstack.notifications import PUBLISHED, VersionedNotifications
 from ferroscope.core.notification import EventType, OutboxEvent
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.periodic.notifications import Notifications
 from ferroscope.remote.rabbitmq import AmqpConnection
 from ferroscope.runtime.system import SystemClock

@@ -15,10 +15,8 @@ from sqlalchemy import bindparam, select, update
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.core.model import Node
-from ferroscope.db import schema
+from ferroscope.db import Store, Transaction, schema
 from ferroscope.db.replication import judge
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
 from ferroscope.doctor.database_server import cluster as examined
 from ferroscope.runtime.backend import open_for_command
 from tests.support import examples

@@ -16,7 +16,7 @@ from tests.simulation.kubernetes.places import Info
 from tests.simulation.threads import Flag
 
 if TYPE_CHECKING:
-    from ferroscope.db.transaction import Transaction
+    from ferroscope.db import Transaction
     from tests.simulation.kubernetes.cluster import Cluster
     from tests.simulation.kubernetes.machines import Machine
 

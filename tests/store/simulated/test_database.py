@@ -16,9 +16,7 @@ from sqlalchemy import text
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.db import schema
-from ferroscope.db.queue import Queue
-from ferroscope.db.store import Store
+from ferroscope.db import Queue, Store, schema
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.simulation.database import dialects, driver

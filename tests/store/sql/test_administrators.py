@@ -12,8 +12,8 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.db import Transaction
 from ferroscope.db.errors import classify
-from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, stores
 from tests.support import examples
 

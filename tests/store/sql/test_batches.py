@@ -8,7 +8,7 @@ import pytest
 from ferroscope.contracts.errors import ClaimLostError, ConflictError, StaleError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -13,10 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import mariadb, schema, store
+from ferroscope.db import Transaction, mariadb, schema, store
 from ferroscope.db.errors import classify, leaves_open
 from ferroscope.db.executor import CommandError, Result, SqlCommand
-from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, stores
 from tests.support import examples
 from tests.support.processes import until

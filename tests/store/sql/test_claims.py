@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import EVERYTHING
 from ferroscope.core.model import Claim, Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

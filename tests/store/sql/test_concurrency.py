@@ -12,7 +12,7 @@ import pytest
 
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.core.model import Claim
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

@@ -13,8 +13,7 @@ from sqlalchemy import select, update
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.core.model import LeaseClaim, Member
-from ferroscope.db import schema
-from ferroscope.db.store import Store
+from ferroscope.db import Store, schema
 from tests.store.conftest import Adapter, Open
 
 LONG = 1000.0

@@ -11,9 +11,8 @@ import pytest
 from ferroscope.contracts.calls import CallContext, Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import schema
+from ferroscope.db import Transaction, schema
 from ferroscope.db.executor import CommandError, Result, SqlCommand
-from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 
 # A driver prepares a statement that it gets for the sixth time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.contracts.store import SORTS
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 from ferroscope.hardware.query import parse
 from tests.store.conftest import Adapter
 from tests.support import examples

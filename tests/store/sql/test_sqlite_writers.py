@@ -19,9 +19,7 @@ from sqlalchemy.exc import OperationalError
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import ConflictError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import location, schema, sqlite, sqlite_writers
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction, location, schema, sqlite, sqlite_writers
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

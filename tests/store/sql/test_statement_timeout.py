@@ -12,8 +12,8 @@ from sqlalchemy.exc import OperationalError
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.store import Query
+from ferroscope.db import Transaction
 from ferroscope.db.engine import build_engine
-from ferroscope.db.transaction import Transaction
 from tests.store.conftest import Adapter, stores
 from tests.support import examples
 from tests.support.processes import PATIENCE

@@ -12,7 +12,7 @@ from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

@@ -6,7 +6,7 @@ import os
 
 from ferroscope.contracts.data import Part, packed
 from ferroscope.contracts.store import Query
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -30,7 +30,7 @@ from bench.quantiles import spread
 from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
 from ferroscope.core.model import Member, Request
 from ferroscope.core.states import Event
-from ferroscope.db.queue import POLL_SECONDS
+from ferroscope.db import POLL_SECONDS
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests import ROOT

@@ -20,8 +20,8 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError
 from ferroscope.core.model import LeaseClaim
+from ferroscope.db import Store
 from ferroscope.db.engine import build_engine
-from ferroscope.db.store import Store
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.databases import private, upgrade

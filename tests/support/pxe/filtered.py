@@ -19,7 +19,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.boot_macs import FilterRecord, decode_record
 from ferroscope.core.model import Lease, Node
 from ferroscope.core.states import Event, Provision, State, Transition
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples

@@ -16,7 +16,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope.cli.service import settings_of
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.core import bmc_access
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.runtime.backend import open_for_command
 from ferroscope.runtime.externals import build_drivers
 from tests.api.service import Service as Api

@@ -17,8 +17,7 @@ from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, LeaseProfile
 from ferroscope.core.states import State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import Election, LeaseRenewer, StepLeadership
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.backend import Backend, open_backend

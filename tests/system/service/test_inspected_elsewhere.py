@@ -15,7 +15,7 @@ from ferroscope.contrib.openstack.forwarding.inspected_elsewhere import Inspecte
 from ferroscope.contrib.openstack.imports.inspector import prepare_fetched
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
 from ferroscope.core.states import Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope_sim.inventory import document
 from tests.support.http_target import HttpTarget
 from tests.support.manual_clock import ManualClock

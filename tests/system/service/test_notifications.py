@@ -14,7 +14,7 @@ from ferroscope.contracts.telemetry import SILENT
 from ferroscope.contrib.ui import fleet
 from ferroscope.core.notification import EventType, OutboxEvent, OutboxState
 from ferroscope.core.reasons import Reason
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.periodic.notifications import Notifications
 from ferroscope.periodic.retention import Retention
 from ferroscope.remote.webhook import Webhook

@@ -15,7 +15,7 @@ from ferroscope.config.followed import ConfigFileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
 from ferroscope.contracts.queue import Clock
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication, Method

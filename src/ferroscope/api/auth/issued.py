@@ -16,8 +16,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import credentials
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.credentials import AccessToken
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 
 class Issued(NamedTuple):

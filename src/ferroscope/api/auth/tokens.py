@@ -22,8 +22,7 @@ from ferroscope.contracts.errors import StoreError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 TRUSTED_FOR: Final = 10.0
 """Seconds after which a revoked token is refused at the latest."""

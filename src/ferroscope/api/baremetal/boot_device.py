@@ -20,7 +20,7 @@ from ferroscope.contracts.bmc import (
 )
 from ferroscope.core.model import Node
 from ferroscope.core.states import Event
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

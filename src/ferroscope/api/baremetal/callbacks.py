@@ -31,7 +31,7 @@ from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
 
 T = TypeVar("T")

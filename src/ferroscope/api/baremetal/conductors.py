@@ -29,8 +29,7 @@ from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.model import Member, Node
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 SINCE_MINOR: Final = 49
 # Seconds for which the living hosts are remembered, for the representation of nodes.

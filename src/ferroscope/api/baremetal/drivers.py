@@ -24,7 +24,7 @@ from ferroscope.core.boot import BootError
 from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import for_validation
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
 # They need nothing else.

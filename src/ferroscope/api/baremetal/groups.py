@@ -33,7 +33,7 @@ from ferroscope.api.http.schemas import ApiLink, Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Chassis, Document
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 class ShardCount(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from ferroscope.core.bmc_texts import OF_ANSWERS, without_answer
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Entry, Inspection, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _MAX_SHORT_CHARACTERS: Final = 255
 _PROJECT_SINCE: Final = 113

@@ -27,7 +27,7 @@ from ferroscope.core import advice, bmc_access, lookup, mac_addresses
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import learn

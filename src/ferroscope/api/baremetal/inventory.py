@@ -24,7 +24,7 @@ from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Inspection, Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import diff, parts
 from ferroscope.storage.reader import StoredParts, locate
 

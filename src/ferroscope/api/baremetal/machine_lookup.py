@@ -24,7 +24,7 @@ from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from ferroscope.core.values import many
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 

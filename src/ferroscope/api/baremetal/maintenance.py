@@ -12,7 +12,7 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _DETAILS: Final = ("maintenance_reason", "maintenance_until")
 

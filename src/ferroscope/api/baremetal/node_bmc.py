@@ -35,7 +35,7 @@ from ferroscope.core.delivery import TRIAL
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import ENCRYPTED, for_validation, is_encrypted, is_reference
 from ferroscope.core.states import Event
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.secrets.keys import DecryptionError
 
 POLICY = "baremetal:node:update:driver_info"

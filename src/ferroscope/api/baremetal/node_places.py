@@ -12,7 +12,7 @@ from ferroscope.api.http.route import RouteCall
 from ferroscope.core import bmc_access, bmc_place
 from ferroscope.core.bmc_place import Place
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.enrollment.shared_places import find_shared
 
 

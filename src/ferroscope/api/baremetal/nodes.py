@@ -46,7 +46,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.node import ValueSource, sourced_values, update_sources
 from ferroscope.core.secrets import references
 from ferroscope.core.states import ACTIVE, Provision
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _ENROLL_SINCE = 11
 _CHASSIS_REMOVED_SINCE = 25

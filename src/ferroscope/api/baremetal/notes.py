@@ -12,7 +12,7 @@ from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.core.model import Document, Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 POLICY: Final = "baremetal:node:update_extra"
 MAX_NOTES: Final = 50

@@ -33,7 +33,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Portgroup
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 SINCE_MINOR: Final = 23
 _SHARD_SINCE: Final = 106

@@ -43,7 +43,7 @@ from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope.core.model import Node, Port, Portgroup, Severity
 from ferroscope.core.values import is_uuid
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _NAMES_SINCE: Final = 88
 _GROUP_NETWORK_SINCE: Final = 102

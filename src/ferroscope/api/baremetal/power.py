@@ -22,7 +22,7 @@ from ferroscope.contracts.bmc import (
 )
 from ferroscope.core.model import Node
 from ferroscope.core.states import Event
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _SOFT: Final = frozenset({SOFT_POWER_OFF, SOFT_REBOOT})
 _SOFT_SINCE: Final = 27

@@ -26,7 +26,7 @@ from ferroscope.core.interfaces import NO_INSPECT
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from ferroscope.api.auth.policy import Policy
 from ferroscope.api.errors import ForbiddenError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import RouteCall
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 # Ports and port groups of a node, as the mean over a project's nodes.
 PORTS_PER_NODE: Final = 20

@@ -25,7 +25,7 @@ from ferroscope.core.mac_addresses import written_mac
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import RAMDISK
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
 
 _TOKEN_SINCE: Final = 62

@@ -31,7 +31,7 @@ from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
 from ferroscope.core.model import Entry, Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
 from ferroscope.core.values import many
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _STEP: Final = "boot-script"
 # Addresses of one inspection that have an entry each in the timeline; one more entry counts the others.

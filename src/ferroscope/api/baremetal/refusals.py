@@ -34,7 +34,7 @@ from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node,
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
 from ferroscope.core.values import storable
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.http_server.sources import group
 

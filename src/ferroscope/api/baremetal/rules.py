@@ -23,7 +23,7 @@ from ferroscope.core import json_safety, values
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.core.values import is_uuid
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hooks.base import HookError, HookSetupError
 from ferroscope.rules import explain, masking
 from ferroscope.rules.data import MAX_RULES

@@ -18,7 +18,7 @@ from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, Uuid
 from ferroscope.contracts.data import SearchMatch
 from ferroscope.contracts.store import Query
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import expressions
 from ferroscope.hardware.query import QueryError, parse
 from ferroscope.hardware.search_index import IndexRow, number, text

@@ -18,7 +18,7 @@ from ferroscope.contracts.errors import StaleError
 from ferroscope.core.delivery import take
 from ferroscope.core.model import GIVEN, Inspection, Node
 from ferroscope.core.states import Event, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.storage.reader import StoredParts, newest
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")

@@ -17,7 +17,7 @@ from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.core.node import Node, ValueSource, sourced_values, update_sources
 from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 class Traits(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import SEEN
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 SINCE_MINOR: Final = 89
 LIST_SINCE: Final = 93

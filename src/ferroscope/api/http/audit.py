@@ -29,8 +29,7 @@ from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
 from ferroscope.core.model import LeaseProof
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.http_server.sources import group
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.

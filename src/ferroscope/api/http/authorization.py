@@ -20,7 +20,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import mac_addresses, values
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 def admits_anybody(access: AccessControl) -> bool:

@@ -29,8 +29,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.database_fault import DatabaseFailure
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ferroscope.api.errors import UnavailableError
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 
 R = TypeVar("R")
 

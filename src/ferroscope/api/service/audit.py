@@ -14,7 +14,7 @@ from ferroscope.api.http.schemas import Limit, iso_exact
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.values import is_uuid
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 class AuditQuery(msgspec.Struct, frozen=True):

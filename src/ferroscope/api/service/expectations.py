@@ -17,7 +17,7 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
 from ferroscope.hardware.expectations import Expectation, ExpectationError
 from ferroscope.hardware.search_index import KINDS

@@ -24,7 +24,7 @@ from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProof
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.http_server import sources
 
 # Limits on names and durations, and the leases of the service itself.

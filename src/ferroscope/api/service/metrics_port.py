@@ -20,7 +20,7 @@ from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.audit import AuditEvent, shown_claim
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 from ferroscope.http_server import tls
 from ferroscope.http_server.agreed import HEADER, new_request_id
 from ferroscope.http_server.server import BACKLOG_CONNECTIONS, HttpServer, bind, check_anonymous

@@ -12,7 +12,7 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.core.saved_search import MAX_SEARCHES, NAME, SavedSearch, is_name
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 POLICY: Final = "ferroscope:search"
 _MAX_USER_CHARACTERS: Final = 255

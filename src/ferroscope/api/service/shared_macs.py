@@ -20,7 +20,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.finding import Finding
 from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.values import many
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.same_machine import Comparison, Sameness, compare, facts_of
 

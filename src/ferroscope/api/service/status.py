@@ -26,7 +26,7 @@ from ferroscope.core.counts import Backlog, Census
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import Lease, Member
 from ferroscope.core.problems import Facts, list_problems
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 
 class DatabaseView(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.exporters import ExportOptions
 from ferroscope.contrib.dcim.exporters.prometheus import TARGETS, PrometheusExporter
 from ferroscope.core.labels import Selector
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import expressions
 
 _ALL: Final = "has uuid"

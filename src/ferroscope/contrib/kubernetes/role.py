@@ -29,8 +29,7 @@ from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 from ferroscope.remote.command_fence import fence_commands
 from ferroscope.remote.resolver import UnresolvedError, resolve

@@ -17,7 +17,7 @@ from ferroscope.contrib.openstack.calls import IronicCalls
 from ferroscope.contrib.openstack.client import BareMetalClient, IronicLogin, LoginSetupError, NoLogin
 from ferroscope.contrib.openstack.inspections import IronicPowerTimes, wrap_tasks
 from ferroscope.contrib.openstack.sync import IronicCopies
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 from ferroscope.worker.tasks import InspectionTasks
 
 _ATTACH: Final = "see: ferroscope docs attach-an-ironic"

@@ -14,7 +14,7 @@ from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 _AGAIN: Final = {"Retry-After": "5"}
 # Machines are not authenticated. So the number of their calls that query Ironic at the same time is limited, and the

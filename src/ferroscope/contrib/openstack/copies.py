@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, ironic_nodes
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 # Unique among our nodes as in Ironic: if another copy still has the value, that copy is out of date.
 _UNIQUE: Final = ("name", "instance_uuid")

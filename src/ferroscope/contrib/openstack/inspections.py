@@ -23,7 +23,7 @@ from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.services import ReadsAhead, StoredData
 from ferroscope.worker.tasks import InspectionTasks

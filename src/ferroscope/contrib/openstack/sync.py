@@ -26,8 +26,7 @@ from ferroscope.core.finding import Finding
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.states import ACTIVE
 from ferroscope.core.values import many
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 T = TypeVar("T")

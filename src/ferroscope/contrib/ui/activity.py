@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ferroscope.contracts.store import Ended
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 # Seconds of a bar, and bars of the chart.
 BAR_SECONDS: Final = 6 * 3600

@@ -25,7 +25,7 @@ from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.values import is_uuid, many, natural
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.enrollment import importing, node_file
 from ferroscope.enrollment.correctable import without_secrets
 from ferroscope.enrollment.importing import ExistingFleet, RowError, RowResult

@@ -19,7 +19,7 @@ from ferroscope.core.counts import Failures, HardwareCondition, group_failures
 from ferroscope.core.model import HARDWARE_CHANGED, Node
 from ferroscope.core.problems import MACHINE_ERRORS, count_slots, list_machine_problems
 from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 
 STATUS: Final = "ferroscope:status:get"
 INBOX: Final = "/ui/inbox"

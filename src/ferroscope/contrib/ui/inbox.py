@@ -16,7 +16,7 @@ from ferroscope.contrib.ui.bulk import BulkAction, BulkForm
 from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core.model import Node
 from ferroscope.core.values import MASK, is_uuid
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.enrollment.importing import bmc_prefix, pointer, set_value
 from ferroscope.hardware import machine_identity, names
 from ferroscope.hardware.parts import mapping

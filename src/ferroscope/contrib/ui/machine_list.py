@@ -22,7 +22,7 @@ from ferroscope.core import labels
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
 from ferroscope.core.states import PUBLISHED_STATES
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
 
 # Labels in the menu, and for how many seconds they are remembered.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui.page import Visit
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware.names import suggestion
 
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")

@@ -17,7 +17,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import PHASES, STATES, State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.telemetry.log import phases
 
 # The finished inspections that usual durations are taken from, and their minimum number.

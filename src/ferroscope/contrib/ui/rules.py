@@ -17,7 +17,7 @@ from ferroscope.contrib.ui.machine_list import MachineSelection, ranked, seen
 from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import PHASES, Node
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.enrollment.node_file import decode_document
 
 SEE: Final = "baremetal:inspection_rule:get"

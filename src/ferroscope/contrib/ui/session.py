@@ -28,7 +28,7 @@ from ferroscope.contrib.ui import audit
 from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.core import json_safety
 from ferroscope.core.credentials import WebSession
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.http_server.agreed import NAMES
 
 # A __Host- cookie cannot be set by another host of the domain, nor over plain HTTP. Source: RFC 6265bis.

@@ -21,7 +21,7 @@ from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Visit
 from ferroscope.core import values
 from ferroscope.core.values import natural
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
 
 _PAGE_SIZE: Final = 500

@@ -14,7 +14,7 @@ from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.periodic.archiving import Archiving
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock

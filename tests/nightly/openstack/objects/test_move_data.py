@@ -12,7 +12,7 @@ from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, Sw
 from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.contrib.openstack.swift import SwiftStore
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.runtime.backend import open_for_command
 from ferroscope.storage import maintenance
 from ferroscope.storage.object_http import RetryPolicy

@@ -46,8 +46,7 @@ from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership, StoppingError
 
 _log = structlog.get_logger(__name__)

@@ -17,8 +17,7 @@ from ferroscope.core import bmc_access
 from ferroscope.core.bmc_place import places
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import decode_identity
 

@@ -28,8 +28,7 @@ from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, Mach
 from ferroscope.contrib.kubernetes.failover.stored_nodes import REWRITE_SECONDS, StoredNodes, format_utc
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.failover_node import FailoverNode
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 _log = structlog.get_logger(__name__)

@@ -41,7 +41,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
 )
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.remediation import Phase, Remediation
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 
 _log = structlog.get_logger(__name__)
 

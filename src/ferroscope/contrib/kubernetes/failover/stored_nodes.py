@@ -12,7 +12,7 @@ import msgspec
 from ferroscope.contracts.queue import Clock
 from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, KubeNode
 from ferroscope.core.failover_node import FailoverNode
-from ferroscope.db.store import Store
+from ferroscope.db import Store
 
 # Seconds for which the nodes of other clusters are not read again.
 _ELSEWHERE_SECONDS: Final = 10.0

@@ -20,8 +20,7 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import ForwardError, Introspected, IntrospectionSource
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Severity
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
 
 _log = structlog.get_logger(__name__)

@@ -13,8 +13,7 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Chassis, Rule
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hardware.search_index import Learned, learn
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule

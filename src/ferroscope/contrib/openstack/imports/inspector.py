@@ -45,8 +45,7 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import RESTING, TERMINAL, Provision, State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import open_for_command
 from ferroscope.storage.reader import newest

@@ -36,8 +36,7 @@ from ferroscope.contrib.openstack.imports.imported import (
 from ferroscope.core import bmc_access, bmc_place, ironic_nodes, labels, values
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.core.states import Provision, State
-from ferroscope.db.store import Store
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Store, Transaction
 from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.runtime.backend import open_for_command
 

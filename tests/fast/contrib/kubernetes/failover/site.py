@@ -12,7 +12,7 @@ from ferroscope.contrib.kubernetes.failover.controller import Failover
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseClaim
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID

@@ -9,7 +9,7 @@ from typing import Any
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.remediation import Phase, Proof
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document

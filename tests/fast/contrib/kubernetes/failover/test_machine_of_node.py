@@ -12,7 +12,7 @@ import pytest
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes.failover.machine_list import MachineList
 from ferroscope.core.remediation import Remediation
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.site import Site

@@ -11,8 +11,7 @@ from sqlalchemy import insert
 
 from ferroscope.contrib.kubernetes.failover import bmc_calls
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
-from ferroscope.db import schema
-from ferroscope.db.transaction import Transaction
+from ferroscope.db import Transaction, schema
 from ferroscope.hardware.machine_identity import MachineIdentity
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.site import Site
