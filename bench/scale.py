@@ -32,7 +32,7 @@ from bench.search import fill
 from bench.service import Role, configure, executable, service
 from bench.usage import cpu_seconds
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.data import packed
+from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import Provision, State
 from ferroscope.db import Store, Transaction, schema

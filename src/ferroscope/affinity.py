@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 import msgspec
 import structlog
 
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 
 # Shares of a processor: from how much on a process is busy, until it has been idle for long, and what makes it move.
 _BUSY_SHARE: Final = 0.4

@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError
-from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.store import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProfile, trusted_until
 from ferroscope.db import Store, Transaction

@@ -19,8 +19,7 @@ from ferroscope.api import rate_limit
 from ferroscope.api.auth.authentication import Authentication
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
-from ferroscope.contracts.data import packed
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock, packed
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.calls import CallContext
 from ferroscope.contracts.errors import StaleLeaseError
+from ferroscope.contracts.store import CallContext
 from ferroscope.db import Transaction
 from tests.api.service import Client, Service, fault, message
 

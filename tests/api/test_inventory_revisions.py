@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from ferroscope.contracts.data import packed
+from ferroscope.contracts.store import packed
 from ferroscope.hardware import search_index
 from tests.api.service import Service, callback_body, fault
 from tests.support import examples

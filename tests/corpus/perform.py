@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.contracts.data import packed
+from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection, Node, Port, Severity
 from ferroscope.core.states import State
 from ferroscope.hooks.base import HookError

@@ -11,7 +11,7 @@ from typing import Any
 
 from ferroscope.bus.local import DATABASE, LocalBus
 from ferroscope.config.options import Settings
-from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.store import Channel
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision
 from ferroscope.db import schema

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, LeaseSettings, NotificationSettings, Settings
-from ferroscope.contracts.queue import Bus
+from ferroscope.contracts.store import Bus
 from ferroscope.core.model import Claim, Member, Node, Request
 from ferroscope.db import Queue, Store, Transaction
 from ferroscope.runtime.backend import open_backend

@@ -1,4 +1,4 @@
-"""``contracts.queue.Bus``: a hint that is never lost between a look and the wait after it."""
+"""``contracts.store.Bus``: a hint that is never lost between a look and the wait after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ferroscope.bus.local import LocalBus
-from ferroscope.contracts.queue import Bus
+from ferroscope.contracts.store import Bus
 from tests.support.processes import HOURS, PATIENCE, finished
 
 

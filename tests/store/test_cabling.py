@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ferroscope.contracts.data import CableEnd
+from ferroscope.contracts.store import CableEnd
 from ferroscope.contrib.ui import wiring
 from ferroscope.hardware.search_index import IndexRow
 from tests.store.conftest import Adapter

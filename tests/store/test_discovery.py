@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, packed
 from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction
 from ferroscope.db.nodes import MAX_CALLERS

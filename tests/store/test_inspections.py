@@ -8,9 +8,8 @@ import random
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import Part, packed
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Part, Query, packed
 from ferroscope.core.model import Entry
 from ferroscope.core.states import State
 from tests.store.conftest import Adapter, Open

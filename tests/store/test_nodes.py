@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError, StaleError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, packed
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction

@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import Held, StoredObject, packed
 from ferroscope.contracts.errors import ConflictError
+from ferroscope.contracts.store import Held, StoredObject, packed
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
 from ferroscope.db import Transaction

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import Part, packed
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Part, Query, packed
 from ferroscope.core.states import State
 from tests.store.conftest import Adapter
 from tests.support import examples

@@ -8,8 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.contracts.data import SearchMatch
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, SearchMatch
 from ferroscope.core import bmc_access
 from ferroscope.db import Transaction, trigrams
 from ferroscope.hardware import expressions, search_index

@@ -24,7 +24,7 @@ from sqlalchemy import Engine, event
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.queue import Bus, Clock
+from ferroscope.contracts.store import Bus, Clock
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db import Queue, Store

@@ -27,9 +27,8 @@ from ferroscope.api.http.decoding import introspected_ident
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, IntrospectionState, LimitOrZero, Uuid, iso_micro, own
-from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Part, Query
 from ferroscope.core import introspection_data, json_safety
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node, Rule, RuleDialect

@@ -16,7 +16,7 @@ from typing import Final
 
 from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.values import many
 from ferroscope.http_server.sources import TrustedProxies, group

@@ -18,8 +18,8 @@ import msgspec
 from ferroscope.config.plugins import EntryPoint, Plugins
 from ferroscope.contracts.bmc import Bmc, Problem
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicClient
+from ferroscope.contracts.store import StopFlag
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import ANYWHERE, Networks

@@ -1,1 +1,1 @@
-"""Tells waiting threads and processes about changes: the implementations of ``contracts.queue.Bus``."""
+"""Tells waiting threads and processes about changes: the implementations of ``contracts.store.Bus``."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from ferroscope.contracts.queue import REQUESTS_OF, Channel
+from ferroscope.contracts.store import REQUESTS_OF, Channel
 from ferroscope.core.lanes import Lane
 
 # The channels that a message about requests advances; one without a lane that is known here advances all.
@@ -21,7 +21,7 @@ RABBITMQ: Final = "rabbitmq"
 
 
 class LocalBus:
-    """``contracts.queue.Bus`` for the threads of this process; waits are in real time.
+    """``contracts.store.Bus`` for the threads of this process; waits are in real time.
 
     A thread that brings in other processes' messages does so within ``hearing``.
     """

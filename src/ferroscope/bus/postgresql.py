@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.bus.local import DATABASE, RABBITMQ, LocalBus
 from ferroscope.bus.outage import Outage
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.queue import MAC_CHANNELS, Channel, StopFlag
+from ferroscope.contracts.store import MAC_CHANNELS, Channel, StopFlag
 from ferroscope.db import POLL_SECONDS
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import described

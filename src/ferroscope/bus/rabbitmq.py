@@ -17,7 +17,7 @@ import structlog
 from ferroscope.bus.local import RABBITMQ, LocalBus
 from ferroscope.bus.outage import Outage
 from ferroscope.config.messaging_options import Broker
-from ferroscope.contracts.queue import Channel, StopFlag
+from ferroscope.contracts.store import Channel, StopFlag
 from ferroscope.core.finding import Finding
 from ferroscope.remote.rabbitmq import AmqpConnection, BrokerError, BrokerHosts
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class HintPublisher:
-    """A ``contracts.queue.Publisher``: to the threads of this process, and to all other processes.
+    """A ``contracts.store.Publisher``: to the threads of this process, and to all other processes.
 
     Its thread starts with the first message and ends with ``close``, so that a command or a parent process that
     publishes nothing has neither thread nor connection. After ``close`` it may be used again.

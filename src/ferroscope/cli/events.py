@@ -98,7 +98,7 @@ def test(target: str, files: tuple[str, ...], database: str | None) -> None:
     import uuid
 
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.events import SendError
+    from ferroscope.contracts.remote import SendError
     from ferroscope.core.notification import EventType, OutboxEvent
     from ferroscope.runtime.periodic_tasks import build_senders
 

@@ -19,7 +19,7 @@ from ferroscope.cli.text import plain_option, utc_option
 from ferroscope.cli.wrong_words import no_such_command
 from ferroscope.config.added import load_installed, merge_in_order
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.commands import Command
+from ferroscope.contracts.plugins import Command
 
 # The handler for unexpected errors of commands: a full disk, text that is not UTF-8, and bugs. Errors that a command
 # expects are its own ``Failure``.
@@ -60,7 +60,7 @@ def _close_standard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# The service's own commands; packages add more (see ``contracts.commands``).
+# The service's own commands; packages add more (see ``contracts.plugins``).
 _OWN: Final[dict[str, Command]] = {
     "all": Command(
         "ferroscope.cli.service:run_all",

@@ -1,7 +1,7 @@
 """What installed packages add to the service, by entry point: the optional parts in ``contrib``, and those of others.
 
 The groups are ``ferroscope.roles`` and ``ferroscope.tasks`` (see ``runtime.roles``), ``ferroscope.options``
-(``config.sections``), ``ferroscope.commands`` and ``ferroscope.subcommands`` (``contracts.commands``),
+(``config.sections``), ``ferroscope.commands`` and ``ferroscope.subcommands`` (``contracts.plugins``),
 ``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.added``). Parts that an option
 names, such as BMC drivers, are found by ``plugins`` instead and loaded only if they are named. So are the ``backend``s
 that an option selects.

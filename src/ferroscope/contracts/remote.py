@@ -1,8 +1,4 @@
-"""Remote services: object stores for inspection data, an attached Bare Metal service, and HTTP requests of rules.
-
-An object store's key is only ever written with the same content, so a put may be repeated. Every call returns within
-the configured timeout, whatever the server does, and raises ``ObjectStoreError`` if it failed.
-"""
+"""Remote services: object stores, an attached Ironic, another inspector, HTTP requests of rules, event targets."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from ferroscope.core.model import Document
+from ferroscope.core.notification import OutboxEvent
 
 
 class ObjectStoreError(Exception):
@@ -27,7 +24,10 @@ class ObjectDamagedError(ObjectMissingError):
 
 
 class ObjectStore(Protocol):
-    """Bytes by key."""
+    """Bytes by key. A key is only ever written with the same content, so a put may be repeated.
+
+    Every call returns within the configured timeout, whatever the server does; ``ObjectStoreError`` if it failed.
+    """
 
     name: str
 
@@ -193,3 +193,41 @@ class Web(Protocol):
 
         Never follows redirects or reads the body. ``timeout``: seconds for the whole request.
         """
+
+
+class SendError(Exception):
+    """The target has not confirmed the event. The message must not contain secrets.
+
+    ``refused``: it never will, because the event itself is invalid there. ``unreachable``: there was no complete
+    response, so this says nothing about the event. ``retry_after``: seconds for which it asked to be left alone.
+    """
+
+    def __init__(
+        self, message: str, *, refused: bool = False, unreachable: bool = False, retry_after: float = 0.0
+    ) -> None:
+        self.refused = refused
+        self.unreachable = unreachable
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class Sender(Protocol):
+    """Delivers events to one target, such as a webhook; thread-safe.
+
+    An event is written in the transaction of its change, so there is neither one without the other. It stays
+    ``pending`` until its target has confirmed it, so it is delivered at least once. Consumers ignore an ID that they
+    have seen.
+
+    ``connections``: how many threads may call ``send`` at the same time, never with two events of one node.
+    """
+
+    connections: int
+
+    def send(self, event: OutboxEvent) -> None:
+        """Deliver one event and return when the target has confirmed it, all within a bounded time; ``SendError``."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+Senders = Mapping[str, Sender]

@@ -1,7 +1,7 @@
 """Notifications: the events about nodes and inspections for other systems, and which target gets which event. Pure.
 
 The data of each event type is a struct, from which docs/reference/events.md is generated. The format of a message, such
-as CloudEvents, is a sender's matter: see ``contracts.events``.
+as CloudEvents, is a sender's matter: see ``contracts.remote``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Select, and_, bindparam, func, literal_column, select
 
-from ferroscope.contracts.data import CableEnd
+from ferroscope.contracts.store import CableEnd
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.session import Session

@@ -13,7 +13,7 @@ from typing import Final
 from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 
 # A connection's, to SQLite: the path of its write-ahead log; "" if it has none, as not every file system can.
 WAL: Final = "write-ahead log"

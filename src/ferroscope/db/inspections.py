@@ -25,9 +25,8 @@ from sqlalchemy import (
     update,
 )
 
-from ferroscope.contracts.data import Held, Later, Packed, Part
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import OldRows, Query
+from ferroscope.contracts.store import Held, Later, OldRows, Packed, Part, Query
 from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import TERMINAL, State
 from ferroscope.core.values import new_uuid, storable
@@ -286,7 +285,7 @@ class Journal:
 
 # Inspection data.
 
-# See ``contracts.data.packed``.
+# See ``contracts.store.packed``.
 _CODEC: Final = "zlib"
 
 _d = schema.inspection_data.c

@@ -15,7 +15,7 @@ import msgspec
 from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, or_, select, update
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
-from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.store import Channel
 from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
 from ferroscope.core.values import new_uuid
 from ferroscope.db import schema

@@ -31,9 +31,8 @@ from sqlalchemy import (
     select,
 )
 
-from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Later, Query
 from ferroscope.core import json_safety
 from ferroscope.db import schema
 from ferroscope.db.session import Session

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Double, bindparam, case, delete, insert, select, update
 
-from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.store import Channel
 from ferroscope.core.losses import GAP_SHARE
 from ferroscope.core.model import Member
 from ferroscope.db import schema

@@ -11,9 +11,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Select, bindparam, delete, func, insert, or_, select, update
 
-from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError, StaleError
-from ferroscope.contracts.store import Query, Usage
+from ferroscope.contracts.store import Later, Query, Usage
 from ferroscope.core.callback_secret import Delivery, ended_secret
 from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence
 from ferroscope.core.model import Inspection, Node

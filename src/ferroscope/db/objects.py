@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import Select, bindparam, delete, insert, select, update
 
-from ferroscope.contracts.data import ObjectState, Part, StoredObject
+from ferroscope.contracts.store import ObjectState, Part, StoredObject
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, several
 from ferroscope.db.session import Session

@@ -9,10 +9,8 @@ from typing import Final
 import msgspec
 from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
-from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.queue import Channel
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Channel, Later, Query
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.model import Port
 from ferroscope.core.states import MAY_BOOT

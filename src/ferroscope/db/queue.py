@@ -29,7 +29,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import OutcomeUnknownError
-from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
+from ferroscope.contracts.store import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING, Lane
 from ferroscope.core.losses import Cause, Loss, loss_of, may_release, with_loss
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member

@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 from sqlalchemy import Connection, Engine, event, text
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.db.spellings import MIN_PACKET_BYTES
 
 _ASKED: Final = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'max_allowed_packet')"

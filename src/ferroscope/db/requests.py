@@ -13,10 +13,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Double, bindparam, delete, func, insert, literal, select, update
 
-from ferroscope.contracts.calls import Audited, Receipt, RepeatedCallError, StoredReceipt
-from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ClaimLostError
-from ferroscope.contracts.queue import REQUESTS_OF
+from ferroscope.contracts.store import REQUESTS_OF, Audited, Later, Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.core.audit import AuditEvent
 from ferroscope.core.lanes import ENDING, Lane, lane_of, priority_of
 from ferroscope.core.model import Claim, Request
@@ -186,7 +184,7 @@ class Requests:
         self._held.add(claim.token)
 
 
-# The receipts and audit events of calls; see ``contracts.calls``.
+# The receipts and audit events of calls; see ``contracts.store``.
 
 _RECEIPT: Final = Mapper(StoredReceipt, schema.receipts)
 _t = schema.receipts.c

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Later, Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema

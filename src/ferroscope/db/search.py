@@ -28,7 +28,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from ferroscope.contracts.data import SearchMatch, SharedMac
+from ferroscope.contracts.store import SearchMatch, SharedMac
 from ferroscope.core import json_safety
 from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema, trigrams

@@ -207,7 +207,7 @@ audit = Table(
     **SEQUENCE,
 )
 
-# Receipts of calls that change something: see ``contracts.calls``.
+# Receipts of calls that change something: see ``contracts.store``.
 receipts = Table(
     "receipts",
     metadata,
@@ -220,7 +220,7 @@ receipts = Table(
     **OPTIONS,
 )
 
-# One row for each event and target: see ``contracts.events``.
+# One row for each event and target: see ``contracts.remote``.
 outbox = Table(
     "outbox",
     metadata,

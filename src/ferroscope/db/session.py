@@ -21,8 +21,8 @@ from sqlalchemy import Connection, Dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.contracts.calls import NO_CALL, CallContext
 from ferroscope.contracts.errors import LostUpdateError
+from ferroscope.contracts.store import NO_CALL, CallContext
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
 from ferroscope.db.executor import CommandError, CompiledStatements, Parameters, Rows, Send, SqlCommand

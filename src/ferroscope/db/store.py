@@ -17,9 +17,17 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.calls import NO_CALL, CallContext, Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUnavailableError
-from ferroscope.contracts.queue import Clock, Publisher, StopFlag
+from ferroscope.contracts.store import (
+    NO_CALL,
+    CallContext,
+    Clock,
+    Publisher,
+    Receipt,
+    RepeatedCallError,
+    StopFlag,
+    StoredReceipt,
+)
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor, sqlite

@@ -26,7 +26,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
-from ferroscope.contracts.coordination import CoordinationUnavailableError
+from ferroscope.contracts.store import CoordinationUnavailableError
 from ferroscope.core.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
 from ferroscope.core.values import many
 from ferroscope.http_server.server import addresses, bind, check_anonymous

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ferroscope.config.options import Settings, is_loopback
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.finding import Finding
 from ferroscope.core.values import without_secrets
 from ferroscope.remote.image_check import ImageCheck

@@ -12,7 +12,7 @@ from ferroscope.boot_config.dnsmasq import (
 )
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import PxeFilterSettings, Settings
-from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.core.finding import Finding
 from ferroscope.doctor.boot_host import check_interfaces
 from ferroscope.pxe_filter.backends.base import FilterRules, HostCommand

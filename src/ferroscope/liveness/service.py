@@ -9,12 +9,14 @@ from ferroscope.config.coordination_options import problem
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.coordination import (
+from ferroscope.contracts.store import (
+    Bus,
+    Clock,
     CoordinationRefusedError,
     CoordinationService,
     CoordinationUnavailableError,
+    StopFlag,
 )
-from ferroscope.contracts.queue import Bus, Clock, StopFlag
 from ferroscope.liveness.watch import PartyWatch
 
 _log = structlog.get_logger(__name__)

@@ -17,8 +17,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
-from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.store import Bus, Channel, Clock, CoordinationService, CoordinationUnavailableError, StopFlag
 from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
 

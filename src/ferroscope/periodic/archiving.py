@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from ferroscope.contracts.data import Held, StoredObject
-from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Clock, Held, Query, StoredObject
 from ferroscope.core.finding import Finding
 from ferroscope.core.states import State
 from ferroscope.core.values import many

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
 

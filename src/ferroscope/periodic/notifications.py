@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from ferroscope.contracts.events import Sender, SendError, Senders
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.remote import Sender, SendError, Senders
+from ferroscope.contracts.store import Clock
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.finding import Finding
 from ferroscope.core.notification import EventTally, OutboxEvent

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import OldRows
+from ferroscope.contracts.store import Clock, OldRows
 from ferroscope.core.values import many
 from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership

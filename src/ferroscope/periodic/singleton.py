@@ -19,7 +19,7 @@ from typing import Final, Protocol, runtime_checkable
 import structlog
 
 from ferroscope.contracts.errors import LeaseLostError, StoreError
-from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.store import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseProfile

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ferroscope.config.added import backend as selected
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Clock, StopFlag
 
 if TYPE_CHECKING:
     from ferroscope.core.finding import Finding

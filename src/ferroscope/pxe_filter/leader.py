@@ -16,8 +16,8 @@ import structlog
 
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import LeaseLostError, StoreError
-from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
-from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.plugins import FilterBackend, PxeFilterError
+from ferroscope.contracts.store import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import FilterRecord, SetChange
 from ferroscope.core.model import LeaseProfile

@@ -9,8 +9,8 @@ import msgspec
 
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.pxe_filter import PxeFilterError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contracts.store import Clock
 from ferroscope.pxe_filter.backends.build import build_pxe_filter
 from ferroscope.pxe_filter.backends.watchdog import PREFIX as FILE_PREFIX
 from ferroscope.pxe_filter.checks import check_backends

@@ -6,7 +6,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.pxe_filter.backends.base import PREFIX as TABLE_PREFIX
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.nftables import Tables

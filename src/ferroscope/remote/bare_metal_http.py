@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 import urllib3
 
-from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicUnavailableError
+from ferroscope.contracts.store import StopFlag
 from ferroscope.core import json_safety
 from ferroscope.remote.bounded_http import HttpAnswer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError

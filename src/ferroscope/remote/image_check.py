@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import urllib3
 
 from ferroscope.contracts.images import Flaw
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import is_loopback, without_secrets

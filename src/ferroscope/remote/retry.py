@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 
 T = TypeVar("T")
 

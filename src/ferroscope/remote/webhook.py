@@ -21,8 +21,8 @@ import msgspec
 import urllib3
 
 from ferroscope.config.messaging_options import WebhookTarget
-from ferroscope.contracts.events import SendError
-from ferroscope.contracts.secrets import SecretSourceError
+from ferroscope.contracts.plugins import SecretSourceError
+from ferroscope.contracts.remote import SendError
 from ferroscope.core.notification import OutboxEvent, iso
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import limit_connections
@@ -62,7 +62,7 @@ def sign(secret: str, ident: str, timestamp: int, body: bytes) -> str:
 
 
 class Webhook:
-    """A ``contracts.events.Sender``.
+    """A ``contracts.remote.Sender``.
 
     ``resolve`` returns the secret of a reference. ``OSError`` or ``SecretSourceError`` if the file of the secret or the
     CA file cannot be used.

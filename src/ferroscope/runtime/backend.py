@@ -15,7 +15,7 @@ from ferroscope.bus.checks import require_kombu
 from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.queue import Bus, Clock, Publisher, StopFlag
+from ferroscope.contracts.store import Bus, Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import POLL_SECONDS, Queue, Store, migrate
 from ferroscope.db.engine import build_engine

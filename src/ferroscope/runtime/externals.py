@@ -18,8 +18,8 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
-from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicClient
+from ferroscope.contracts.store import StopFlag
 from ferroscope.db import Store
 from ferroscope.remote.addresses import Networks
 

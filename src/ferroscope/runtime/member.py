@@ -19,7 +19,7 @@ import structlog
 
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreError
-from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.core import finding
 from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.finding import Finding

@@ -13,10 +13,9 @@ from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
-from ferroscope.contracts.events import Sender, Senders
-from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.contracts.remote import NodeSource, ObjectStore
-from ferroscope.contracts.secrets import SecretSourceError
+from ferroscope.contracts.plugins import SecretSourceError
+from ferroscope.contracts.remote import NodeSource, ObjectStore, Sender, Senders
+from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend

@@ -23,7 +23,7 @@ from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreError
-from ferroscope.contracts.queue import Channel, Clock
+from ferroscope.contracts.store import Channel, Clock
 from ferroscope.contracts.telemetry import Meter
 from ferroscope.core.finding import Finding
 from ferroscope.db import location

@@ -19,8 +19,8 @@ from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreError, StoreUnavailableError
-from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
-from ferroscope.contracts.queue import MAC_CHANNELS, Channel
+from ferroscope.contracts.plugins import FilterBackend, PxeFilterError
+from ferroscope.contracts.store import MAC_CHANNELS, Channel
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.db.prepare import ensure_schema

@@ -11,7 +11,7 @@ from functools import partial
 from ferroscope.api.service.metrics_port import serve_alone
 from ferroscope.bus.checks import check_bus
 from ferroscope.config.options import Settings
-from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.store import Channel
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime import preflight

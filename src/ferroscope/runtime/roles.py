@@ -16,7 +16,7 @@ from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.runtime.backend import Backend
 

@@ -25,7 +25,7 @@ import structlog
 from ferroscope.config import followed
 from ferroscope.config.load import ConfigurationError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.telemetry import log
 
 # SIGHUP rereads files and never ends a process, not even when the terminal closes.
@@ -64,7 +64,7 @@ _MIN_STEP_SECONDS: Final = 10.0  # smaller steps are harmless, and may be a paus
 
 
 class SystemClock:
-    """See ``contracts.queue.Clock``; CLOCK_BOOTTIME also counts the time in which the host was suspended.
+    """See ``contracts.store.Clock``; CLOCK_BOOTTIME also counts the time in which the host was suspended.
 
     An inspection reads it a hundred times, so it is the system's own function.
     """

@@ -21,9 +21,9 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.plugins import SecretOptions
 from ferroscope.contracts.remote import Forwarder
-from ferroscope.contracts.secrets import SecretOptions
+from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.values import new_uuid
 from ferroscope.remote.addresses import Networks

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
 
 
 class EnvSource:
-    """See ``contracts.secrets.SecretSource``."""
+    """See ``contracts.plugins.SecretSource``."""
 
     def __init__(self, options: SecretOptions) -> None:
         if not options.env_prefix:

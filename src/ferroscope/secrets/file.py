@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
 from ferroscope.core.text_files import NotTextError, text_of
 
 _MAX_BYTES: Final = 64 * 1024
@@ -15,7 +15,7 @@ _ABSENT: Final = "no such file below [secrets] file_directory"
 
 
 class FileSource:
-    """See ``contracts.secrets.SecretSource``. One line break at the end of a file is not a part of the secret."""
+    """See ``contracts.plugins.SecretSource``. One line break at the end of a file is not a part of the secret."""
 
     def __init__(self, options: SecretOptions) -> None:
         if not options.file_directory.startswith("/"):

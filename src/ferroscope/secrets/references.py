@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.config.plugins import Plugins
 from ferroscope.contracts.errors import BmcError, SecretKeyError
-from ferroscope.contracts.secrets import RESOLVE_SECONDS, SecretOptions, SecretSource, SecretSourceError
+from ferroscope.contracts.plugins import RESOLVE_SECONDS, SecretOptions, SecretSource, SecretSourceError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replace_values

@@ -11,10 +11,9 @@ from typing import Final
 import msgspec
 
 from ferroscope.config.errors import SetupError
-from ferroscope.contracts.data import Held, Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Held, Part, Query, StoredObject
 from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.db import Store, Transaction

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.data import Held, StoredObject, packed
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
+from ferroscope.contracts.store import Held, StoredObject, packed
 from ferroscope.core.model import Entry, Severity
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.storage.reader import Archive, pack

@@ -15,8 +15,8 @@ import msgspec
 import urllib3
 
 from ferroscope.config.options import SwiftSettings
-from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
+from ferroscope.contracts.store import StopFlag
 from ferroscope.remote.bounded_http import HttpAnswer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries

@@ -16,10 +16,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.contracts.data import Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, StoreError
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectStore, ObjectStoreError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Part, Query, StoredObject
 from ferroscope.core.model import GIVEN, Entry, Inspection, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State

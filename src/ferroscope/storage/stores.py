@@ -8,8 +8,8 @@ from ferroscope.config.added import backend
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStore
+from ferroscope.contracts.store import StopFlag
 from ferroscope.db import Store
 from ferroscope.storage.reader import Archive
 

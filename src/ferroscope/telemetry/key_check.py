@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.finding import Finding
 from ferroscope.db import Store
 from ferroscope.secrets.keys import KeyRing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
 from ferroscope.core.model import Inspection, Request
 from ferroscope.core.states import Event

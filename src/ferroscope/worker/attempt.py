@@ -25,12 +25,10 @@ import structlog
 
 from ferroscope.contracts import bmc as abilities
 from ferroscope.contracts.bmc import Bmc, Power
-from ferroscope.contracts.data import Later, Packed, Part
 from ferroscope.contracts.errors import BmcError, NotFoundError
 from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
-from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Clock, Later, Packed, Part, Query
 from ferroscope.core import bmc_access, json_safety
 from ferroscope.core.delivery import Decision, Run
 from ferroscope.core.lanes import ENDING

@@ -28,7 +28,7 @@ import structlog
 from ferroscope import transition
 from ferroscope.contracts import errors
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.queue import EVERYTHING
+from ferroscope.contracts.store import EVERYTHING
 from ferroscope.core import delivery
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Outcome, Retry, Run
 from ferroscope.core.lanes import Lane, lane_of

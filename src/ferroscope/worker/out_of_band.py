@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from ferroscope.contracts.bmc import ListsNics, OutOfBand, OutOfBandNic, ReportsHealth
-from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import BmcError, ConflictError
+from ferroscope.contracts.store import Packed, Part, packed
 from ferroscope.core.delivery import Next, Outcome
 from ferroscope.core.model import Document, Port
 from ferroscope.core.notification import iso

@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreError
-from ferroscope.contracts.queue import Take
+from ferroscope.contracts.store import Take
 from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Claim, Request, Severity

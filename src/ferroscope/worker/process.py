@@ -14,9 +14,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.contracts.data import Later, packed
 from ferroscope.contracts.remote import Web, WebError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Later, Query, packed
 from ferroscope.core import bmc_access, bmc_place, json_safety
 from ferroscope.core.delivery import Done, Fail, Next, Outcome
 from ferroscope.core.model import Document, Node, Request, Severity

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Clock, Query
 from ferroscope.core import bmc_access, model
 from ferroscope.core.delivery import Done, Drop, Fail, Next, Outcome, Retry, Run, advance, is_stale
 from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity

@@ -13,10 +13,9 @@ import structlog
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.data import Later, Part
 from ferroscope.contracts.errors import BmcError, StoreError, StoreUnavailableError
 from ferroscope.contracts.images import Images, Unchecked
-from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Clock, Later, Part, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
 from ferroscope.core.losses import count_attempts

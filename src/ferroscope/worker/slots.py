@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.queue import MOST_WITHOUT, Clock, StopFlag
+from ferroscope.contracts.store import MOST_WITHOUT, Clock, StopFlag
 from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Request

@@ -20,7 +20,7 @@ import structlog
 from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, TellsMachines
 from ferroscope.contracts.errors import LeaseLostError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.bmc_access import hosts, is_address
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record

@@ -15,7 +15,7 @@ import yaml
 
 from ferroscope.cli import lookup
 from ferroscope.cli.output import Output, console
-from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
 from ferroscope.core.values import clean
 from ferroscope.enrollment import node_file

@@ -11,7 +11,7 @@ from ferroscope.api.http.added import AddedRoutes, join_routes
 from ferroscope.api.routes import ROUTES
 from ferroscope.config.added import load_all, merge_in_order
 from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.commands import Command
+from ferroscope.contracts.plugins import Command
 from tests import ROOT
 from tests.support import misses
 from tests.support.rows import each

@@ -18,7 +18,7 @@ from ferroscope.cli.node import bulk
 from ferroscope.cli.user import _lines as users_of
 from ferroscope.config import followed
 from ferroscope.config.load import ConfigurationError, files_with_secrets, load
-from ferroscope.contracts.secrets import SecretOptions
+from ferroscope.contracts.plugins import SecretOptions
 from ferroscope.contrib.openstack import import_command
 from ferroscope.contrib.openstack.imports.inspector_source import connection_of
 from ferroscope.contrib.ramdisk import inputs

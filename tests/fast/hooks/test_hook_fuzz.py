@@ -18,7 +18,7 @@ import structlog.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.contracts.data import packed
+from ferroscope.contracts.store import packed
 from ferroscope.core import mac_addresses
 from ferroscope.core.model import Inspection
 from ferroscope.core.reasons import Reason

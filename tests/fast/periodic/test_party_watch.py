@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from ferroscope.bus.local import LocalBus
-from ferroscope.contracts.coordination import CoordinationUnavailableError
 from ferroscope.contracts.errors import LeaseLostError
-from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.store import Channel, CoordinationUnavailableError
 from ferroscope.contrib.openstack.sync import IronicCopies
 from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election, LeaseRenewer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.bus.local import LocalBus
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election
 from ferroscope.periodic.singleton import Singleton

@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.contracts.telemetry import Silent
 from ferroscope.core.model import DEFAULT
 from ferroscope.leadership import Election, Leadership, LeaseRenewer

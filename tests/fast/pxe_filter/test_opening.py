@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.leadership import Election
 from ferroscope.pxe_filter.backends.base import TimedOpening
@@ -45,7 +45,7 @@ class Kernel:
 
 
 class PxeFilter:
-    """What of ``contracts.pxe_filter.FilterBackend`` an opening needs."""
+    """What of ``contracts.plugins.FilterBackend`` an opening needs."""
 
     name = "memory"
     self_closing = True

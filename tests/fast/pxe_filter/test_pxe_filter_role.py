@@ -14,9 +14,8 @@ from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.pxe_filter import PxeFilterError
-from ferroscope.contracts.queue import StopFlag
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contracts.store import Query, StopFlag
 from ferroscope.contracts.telemetry import Silent
 from ferroscope.core.boot_macs import DHCP_STEP, FilterRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT

@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason

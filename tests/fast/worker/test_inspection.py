@@ -7,7 +7,7 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.data import packed
+from ferroscope.contracts.store import packed
 from ferroscope.core.delivery import Run
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import Transaction

@@ -11,9 +11,8 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import Settings
-from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, packed
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.store import Part
 from ferroscope.core.model import HARDWARE_CHANGED, Node, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.contracts.data import packed
+from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import State
 from tests.fast.hooks.runs import NODE, OTHER, context

@@ -16,7 +16,7 @@ import redis
 from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.coordination import CoordinationService, CoordinationUnavailableError
+from ferroscope.contracts.store import CoordinationService, CoordinationUnavailableError
 from ferroscope.doctor import host
 from ferroscope.liveness.service import build_coordination_service, build_party_watch
 from tests import ROOT

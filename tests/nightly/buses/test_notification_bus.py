@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.messaging_options import NotificationSettings, RabbitmqTarget, parse_url
-from ferroscope.contracts.events import SendError
+from ferroscope.contracts.remote import SendError
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.contrib.openstack.notifications import PUBLISHED, VersionedNotifications
 from ferroscope.core.notification import EventType, OutboxEvent

@@ -12,7 +12,7 @@ import pytest
 from ferroscope.config.coordination_options import CoordinationSettings, problem
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
+from ferroscope.contracts.store import CoordinationRefusedError, CoordinationUnavailableError
 from ferroscope.contrib.kubernetes.liveness import KubernetesService
 from ferroscope.doctor import host
 from ferroscope.liveness.service import build_coordination_service, build_party_watch

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.pxe_filter import leader
 from ferroscope.pxe_filter.backends import nftables
 from ferroscope.runtime import pxe_filter

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.queue import EVERYTHING
+from ferroscope.contracts.store import EVERYTHING
 from ferroscope.core.model import Claim, Node
 from ferroscope.db import Transaction
 from tests.store.conftest import Adapter, Open

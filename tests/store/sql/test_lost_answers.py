@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from ferroscope.contracts.calls import CallContext, Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import CallContext, Query, Receipt, RepeatedCallError
 from ferroscope.db import Transaction, schema
 from ferroscope.db.executor import CommandError, Result, SqlCommand
 from tests.store.conftest import Adapter, Open

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from ferroscope.contracts.queue import Take
+from ferroscope.contracts.store import Take
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event

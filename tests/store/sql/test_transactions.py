@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.contracts.data import packed
 from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, packed
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
 from tests.store.conftest import Adapter, Open

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ferroscope.contracts.data import Part, packed
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Part, Query, packed
 from ferroscope.db import Transaction
 from tests.store.conftest import Adapter
 from tests.support import examples

@@ -234,7 +234,7 @@ NOT_MEASURED: Final = {
             " rules.writes secrets.keys"
         ),
         "reads what another part of the service has written": (
-            "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.data"
+            "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.store"
             " contrib.ui.activity contrib.ui.session core.states db.copying.destination db.failover_nodes"
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.config.messaging_options import WebhookTarget
-from ferroscope.contracts.events import SendError
+from ferroscope.contracts.remote import SendError
 from ferroscope.core.notification import EventType, OutboxEvent
 from ferroscope.remote.webhook import Webhook
 from tests import ROOT

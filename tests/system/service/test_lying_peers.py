@@ -21,7 +21,7 @@ from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.coordination_options import CoordinationSettings
 from ferroscope.config.messaging_options import parse_url
 from ferroscope.config.security_options import KeystoneSettings
-from ferroscope.contracts.coordination import CoordinationUnavailableError
+from ferroscope.contracts.store import CoordinationUnavailableError
 from ferroscope.contrib.dcim.dialects import NETBOX
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from ferroscope.contrib.kubernetes import role

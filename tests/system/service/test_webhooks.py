@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ferroscope.config.messaging_options import WebhookTarget
-from ferroscope.contracts.events import SendError
-from ferroscope.contracts.secrets import SecretSourceError
+from ferroscope.contracts.plugins import SecretSourceError
+from ferroscope.contracts.remote import SendError
 from ferroscope.core.notification import OutboxEvent
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.webhook import Webhook

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.api.auth.identity import ANYBODY, Identity, PasswordLogin
 from ferroscope.api.errors import TooManyError, UnauthorizedError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.http_server.agreed import NAMES
 
 _HEADERS: Final = {

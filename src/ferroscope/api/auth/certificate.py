@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.config.followed import ConfigFileError, Followed, read_text
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.http_server.agreed import KINDS_OF_NAMES, NAMES
 
 

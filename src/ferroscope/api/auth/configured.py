@@ -14,7 +14,7 @@ from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.followed import ConfigFileError
 from ferroscope.config.options import Settings
 from ferroscope.config.security_options import problem
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.db import Store
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import ConfigFileError, Followed, read_text
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 
 _SCHEME: Final = "basic "
 _BCRYPT: Final = ("$2y$", "$2b$", "$2a$")

@@ -17,7 +17,7 @@ import msgspec
 
 from ferroscope.api.auth.identity import Identity
 from ferroscope.config.followed import ConfigFileError, Followed, read_text
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 
 
 class PolicyRule(NamedTuple):

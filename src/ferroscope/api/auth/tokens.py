@@ -19,7 +19,7 @@ import msgspec
 from ferroscope.api.auth.identity import Identity, local
 from ferroscope.api.errors import UnauthorizedError
 from ferroscope.contracts.errors import StoreError, StoreUnavailableError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core import credentials
 from ferroscope.core.credentials import AccessToken
 from ferroscope.db import Store, Transaction

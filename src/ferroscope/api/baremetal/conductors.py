@@ -27,7 +27,7 @@ from ferroscope.api.http import paging
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.model import Member, Node
 from ferroscope.db import Store, Transaction
 

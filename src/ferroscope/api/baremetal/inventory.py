@@ -20,8 +20,7 @@ from ferroscope.api.http.context import ApiContext, DataAccess
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso, one_of
-from ferroscope.contracts.data import Part
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Part, Query
 from ferroscope.core import json_safety
 from ferroscope.core.model import Inspection, Node
 from ferroscope.db import Transaction

@@ -16,8 +16,7 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, Uuid
-from ferroscope.contracts.data import SearchMatch
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, SearchMatch
 from ferroscope.db import Transaction
 from ferroscope.hardware import expressions
 from ferroscope.hardware.query import QueryError, parse

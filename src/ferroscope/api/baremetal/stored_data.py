@@ -13,8 +13,8 @@ from ferroscope.api.baremetal import callback_body, quotas
 from ferroscope.api.errors import MissingError
 from ferroscope.api.http.context import ApiContext, DataAccess, ProcessContext
 from ferroscope.api.http.route import RouteCall
-from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import StaleError
+from ferroscope.contracts.store import Packed, Part, packed
 from ferroscope.core.delivery import take
 from ferroscope.core.model import GIVEN, Inspection, Node
 from ferroscope.core.states import Event, State

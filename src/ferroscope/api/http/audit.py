@@ -1,6 +1,6 @@
 """Audit of API calls: which calls have an event, and where it is written.
 
-The store writes the event of a change in the transaction of the change (``contracts.calls``). This module writes the
+The store writes the event of a change in the transaction of the change (``contracts.store``). This module writes the
 events of calls without a transaction, such as refused calls. Anonymous callers can cause those, so only some have an
 event. The others are counted, and once a minute each source gets an event with their number. Events are also written as
 lines of JSON in the form of CADF, if configured.
@@ -22,9 +22,8 @@ from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
 from ferroscope.config.private_file import open_private
-from ferroscope.contracts.calls import NO_CALL, Audited, CallContext, Receipt
 from ferroscope.contracts.errors import StoreError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Clock, Receipt
 from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
 from ferroscope.core.model import LeaseProof

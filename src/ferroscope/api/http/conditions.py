@@ -27,8 +27,8 @@ from ferroscope.api.errors import BadRequestError, PreconditionError, StateConfl
 from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.http.context import DataAccess
 from ferroscope.api.http.route import Reply, Route
-from ferroscope.contracts.calls import CallContext, Receipt, RepeatedCallError
 from ferroscope.contracts.errors import StaleLeaseError, StoreError
+from ferroscope.contracts.store import CallContext, Receipt, RepeatedCallError
 from ferroscope.core.model import LeaseProof
 
 IF_LEASE: Final = "If-Lease"

@@ -22,9 +22,8 @@ from ferroscope.api.http.sending import Places, Readers
 from ferroscope.api.rate_limit import Buckets, Callers, PerMinute, RateLimiter, RefusalCache
 from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.calls import NO_CALL, CallContext
-from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import Forwarder
+from ferroscope.contracts.store import NO_CALL, CallContext, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.database_fault import DatabaseFailure
 from ferroscope.core.lookup import Evidence

@@ -30,9 +30,8 @@ from ferroscope.api.http.served_files import ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, Version
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
-from ferroscope.contracts.calls import Receipt, RepeatedCallError
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import Span, TracedCall
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from ferroscope.api.errors import ApiError, translate
 from ferroscope.api.http.arrivals import Hosts, known_names
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.audit import AuditEvent, shown_claim
 from ferroscope.db import Store
 from ferroscope.http_server import tls

@@ -15,8 +15,7 @@ import msgspec
 
 from ferroscope.api.http.context import ApiContext
 from ferroscope.config.options import InspectorSettings
-from ferroscope.contracts.data import SharedMac
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, SharedMac
 from ferroscope.core.finding import Finding
 from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.values import many

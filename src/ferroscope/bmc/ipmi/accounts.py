@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.bmc.drivers import wrong
 from ferroscope.bmc.ipmi.ipmitool import IpmiCommand
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK

@@ -32,7 +32,7 @@ from ferroscope.bmc.redfish.failures import InvalidAnswerError, is_rejected_logi
 from ferroscope.bmc.redfish.resources import Connector, Lenient, Reader, created_path, page_members, path_of
 from ferroscope.bmc.redfish.system import check_machine, find_system
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.commands import Command
+from ferroscope.contracts.plugins import Command
 
 EXPORT: Final = Command(
     "ferroscope.contrib.dcim.export_command:export",

@@ -18,7 +18,7 @@ from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import cloud_option, insecure_option, url_option
 from ferroscope.cli.screen import progress
 from ferroscope.cli.selection import StateType, selector_option
-from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
+from ferroscope.contracts.plugins import Exporter, ExportError, ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import urllib3
 
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.contrib.dcim.dialects import DIALECTS, DcimDialect
 from ferroscope.core import json_safety, values
 from ferroscope.remote.bounded_http import limit_connections

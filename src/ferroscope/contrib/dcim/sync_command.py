@@ -158,7 +158,7 @@ def _check(dialect: DcimDialect, url: str, *, insecure: bool) -> None:
 def _resolve_token(dialect: DcimDialect, reference: str) -> str:
     """Return the token. The limits of ``[secrets]`` are for callers of the API, so they do not apply here."""
     from ferroscope.config.plugins import PluginError
-    from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+    from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
     from ferroscope.core.secrets import REFERENCE
     from ferroscope.secrets.references import Resolver, load_sources
 

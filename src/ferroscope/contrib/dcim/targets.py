@@ -18,7 +18,7 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import Reply, RouteCall, Surface, make
 from ferroscope.api.http.schemas import one_of
 from ferroscope.api.http.versions import BARE_METAL
-from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters.prometheus import TARGETS, PrometheusExporter
 from ferroscope.core.labels import Selector
 from ferroscope.db import Transaction

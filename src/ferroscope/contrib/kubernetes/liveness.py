@@ -25,8 +25,7 @@ from lightkube.resources.coordination_v1 import Lease
 from lightkube.types import PatchType
 
 from ferroscope.config.coordination_options import CoordinationSettings
-from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import CoordinationRefusedError, CoordinationUnavailableError, StopFlag
 
 LABELS: Final = {"app.kubernetes.io/name": "ferroscope", "app.kubernetes.io/component": "member"}
 RULE: Final = "apiGroups [coordination.k8s.io], resources [leases], verbs [create, delete, list, patch]"

@@ -17,7 +17,7 @@ from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, ShowsBoot, TellsMachines
 from ferroscope.contracts.errors import BmcError, NotFoundError, StoreError, StoreUnavailableError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes import cluster
 from ferroscope.contrib.kubernetes.api import Right

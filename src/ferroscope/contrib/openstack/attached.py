@@ -11,8 +11,8 @@ from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.integration_options import problem
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicClient, IronicRefusedError, IronicUnavailableError
+from ferroscope.contracts.store import StopFlag
 from ferroscope.contrib.openstack.calls import IronicCalls
 from ferroscope.contrib.openstack.client import BareMetalClient, IronicLogin, LoginSetupError, NoLogin
 from ferroscope.contrib.openstack.inspections import IronicPowerTimes, wrap_tasks

@@ -16,8 +16,8 @@ import msgspec
 
 from ferroscope.config.options import IronicSettings
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
+from ferroscope.contracts.store import StopFlag
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason

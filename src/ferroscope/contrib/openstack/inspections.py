@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.data import Later
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import IronicClient
+from ferroscope.contracts.store import Later
 from ferroscope.contrib.openstack import copies
 from ferroscope.contrib.openstack.client import as_bmc_errors
 from ferroscope.core import ironic_nodes

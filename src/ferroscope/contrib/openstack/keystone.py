@@ -24,7 +24,7 @@ from ferroscope.api.auth.failures import Remembered
 from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.values import one_line
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession

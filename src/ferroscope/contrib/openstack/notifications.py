@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from ferroscope.config.messaging_options import RabbitmqTarget
-from ferroscope.contracts.events import SendError
+from ferroscope.contracts.remote import SendError
 from ferroscope.core.notification import EventType, OutboxEvent
 from ferroscope.remote.rabbitmq import AmqpConnection, BrokerError, BrokerHosts, check_files
 
@@ -83,7 +83,7 @@ class _NotificationChannel:
 
 
 class VersionedNotifications:
-    """A ``contracts.events.Sender``; ``host`` is part of the publisher's name.
+    """A ``contracts.remote.Sender``; ``host`` is part of the publisher's name.
 
     ``OSError`` if a file for TLS cannot be used.
     """

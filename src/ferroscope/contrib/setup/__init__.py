@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.commands import Command
+from ferroscope.contracts.plugins import Command
 
 SETUP: Final = Command(
     "ferroscope.contrib.setup.setup_command:setup",

@@ -21,8 +21,7 @@ import requests
 from tooz import ToozError, coordination
 
 from ferroscope.config.coordination_options import CoordinationSettings, client_options
-from ferroscope.contracts.coordination import CoordinationRefusedError, CoordinationUnavailableError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import CoordinationRefusedError, CoordinationUnavailableError, StopFlag
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
 

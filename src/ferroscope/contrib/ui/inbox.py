@@ -9,8 +9,7 @@ from typing import Any, Final
 from ferroscope.api.auth import access
 from ferroscope.api.errors import BadRequestError, ForbiddenError
 from ferroscope.api.service import shared_macs
-from ferroscope.contracts.data import SharedMac
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, SharedMac
 from ferroscope.contrib.ui import bulk, naming
 from ferroscope.contrib.ui.bulk import BulkAction, BulkForm
 from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.auth import access
-from ferroscope.contracts.data import CableEnd
+from ferroscope.contracts.store import CableEnd
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.machine_list import SEARCH, seen, sees_all
 from ferroscope.contrib.ui.machines import deviations_of

@@ -21,8 +21,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.contracts.pxe_filter import PxeFilterError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contracts.store import Clock
 
 PREFIX: Final = "ferroscope_pxe_"
 
@@ -125,7 +125,7 @@ class Kernel(Protocol):
 
 
 class TimedOpening:
-    """Opens the filter with time-outs; ``hold`` is that of ``contracts.pxe_filter.FilterBackend``."""
+    """Opens the filter with time-outs; ``hold`` is that of ``contracts.plugins.FilterBackend``."""
 
     def __init__(self, kernel: Kernel, clock: Clock) -> None:
         self._kernel = kernel

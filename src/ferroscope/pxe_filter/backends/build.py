@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.plugins import FilterBackend, PxeFilterError
+from ferroscope.contracts.store import Clock
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter

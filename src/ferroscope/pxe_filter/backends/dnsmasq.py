@@ -24,7 +24,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.core.boot_macs import SetChange, SortedMacs
 from ferroscope.pxe_filter.backends.base import FilterWatchdog
 from ferroscope.pxe_filter.backends.host_files import UNKNOWN_HOSTS, HostFiles

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.pxe_filter import PxeFilterError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contracts.store import Clock
 from ferroscope.core.boot_macs import SetChange, spell_mac
 from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, FilterRules, FilterWatchdog, HostCommand, TimedOpening
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts.pxe_filter import PxeFilterError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contracts.store import Clock
 from ferroscope.core import json_safety
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, FilterRules, HostCommand, TimedOpening

@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.config.options import IronicSettings, Settings
-from ferroscope.contracts.data import Part
+from ferroscope.contracts.store import Part
 from ferroscope.contrib.openstack import copies
 from ferroscope.contrib.openstack.attached import AttachedIronic
 from ferroscope.contrib.openstack.bmc import IronicBmc

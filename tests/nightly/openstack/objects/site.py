@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
+from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
 from ferroscope.db import Transaction

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from ferroscope.cli.database import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, SwiftSettings
-from ferroscope.contracts.data import packed
 from ferroscope.contracts.remote import ObjectStore
+from ferroscope.contracts.store import packed
 from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.db import Transaction
 from ferroscope.runtime.backend import open_for_command

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.data import StoredObject, packed
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectMissingError, ObjectStore
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Query, StoredObject, packed
 from ferroscope.contrib.openstack.swift import SwiftStore
 from ferroscope.core.states import State
 from ferroscope.periodic.archiving import newest_inventory

@@ -134,7 +134,7 @@ def _login(
     settings: Settings, username: str | None, password: str | None, verify_ca: str, stop: threading.Event
 ) -> ScanLogin | None:
     from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.secrets import SecretSourceError
+    from ferroscope.contracts.plugins import SecretSourceError
     from ferroscope.contrib.dcim.bmc_scan.scan import ScanLogin
     from ferroscope.core.secrets import is_reference
     from ferroscope.runtime.wiring import build_resolver

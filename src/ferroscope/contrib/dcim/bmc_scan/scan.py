@@ -19,7 +19,7 @@ import msgspec
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, OutOfBand, SeveralSystems
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.contrib.dcim.bmc_scan import probe
 from ferroscope.contrib.dcim.bmc_scan.probe import IpmiAnswer, RedfishRoot
 from ferroscope.core.host_spelling import refusal_of_host

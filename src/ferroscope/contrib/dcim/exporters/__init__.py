@@ -1,3 +1,3 @@
-"""Exporters that come with the service; see ``contracts.exporters``. They know nodes of the API, not where they come
+"""Exporters that come with the service; see ``contracts.plugins``. They know nodes of the API, not where they come
 from, and make no calls.
 """

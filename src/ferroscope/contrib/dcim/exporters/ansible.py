@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
-from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters.tables import json_line
 
 _VARIABLES: Final = (
@@ -31,7 +31,7 @@ class AnsibleExporter:
         options.only()
 
     def write(self, nodes: Iterable[Mapping[str, Any]], output: BinaryIO) -> None:
-        """See ``contracts.exporters.Exporter``. The variables are written at once; only names are kept."""
+        """See ``contracts.plugins.Exporter``. The variables are written at once; only names are kept."""
         groups: defaultdict[str, list[str]] = defaultdict(list)
         before = b'{"_meta": {"hostvars": {\n'
         for node in nodes:

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from ferroscope.config.plugins import EntryPoint
-from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
+from ferroscope.contracts.plugins import Exporter, ExportError, ExportOptions
 
 GROUP: Final = "ferroscope.exporters"
 _ADVICE: Final = "fix or remove its package"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
-from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters.tables import write_json_list
 from ferroscope.core import bmc_access
 
@@ -38,7 +38,7 @@ class PrometheusExporter:
         self._port = parameters["port"]
 
     def write(self, nodes: Iterable[Mapping[str, Any]], output: BinaryIO) -> None:
-        """See ``contracts.exporters.Exporter``."""
+        """See ``contracts.plugins.Exporter``."""
         write_json_list(self._groups(nodes), output)
 
     def _groups(self, nodes: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

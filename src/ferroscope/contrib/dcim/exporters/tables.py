@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final, Literal
 import msgspec
 
 from ferroscope.config.errors import extra
-from ferroscope.contracts.exporters import ExportError, ExportOptions
+from ferroscope.contracts.plugins import ExportError, ExportOptions
 from ferroscope.core import labels, values
 
 _ROWS_PER_BATCH: Final = 1000
@@ -76,7 +76,7 @@ class CsvExporter(_ExportTable):
     """Comma-separated values with a header, in UTF-8, of which no cell is a formula."""
 
     def write(self, nodes: _Rows, output: BinaryIO) -> None:
-        """See ``contracts.exporters.Exporter``."""
+        """See ``contracts.plugins.Exporter``."""
         stream = io.TextIOWrapper(output, "utf-8", errors="replace", newline="", write_through=True)
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([column.name for column in COLUMNS])
@@ -95,7 +95,7 @@ class JsonExporter(_ExportTable):
     """A list of objects, one line each, whose keys are the columns."""
 
     def write(self, nodes: _Rows, output: BinaryIO) -> None:
-        """See ``contracts.exporters.Exporter``."""
+        """See ``contracts.plugins.Exporter``."""
         write_json_list(({column.name: column.of(node) for column in COLUMNS} for node in nodes), output)
 
 
@@ -117,7 +117,7 @@ class ParquetExporter(_ExportTable):
     """Apache Parquet, by pyarrow, which is an extra."""
 
     def write(self, nodes: _Rows, output: BinaryIO) -> None:
-        """See ``contracts.exporters.Exporter``."""
+        """See ``contracts.plugins.Exporter``."""
         try:
             import pyarrow
             import pyarrow.parquet

@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod, VolumeAttachment
 from ferroscope.hardware.machine_identity import MachineIdentity

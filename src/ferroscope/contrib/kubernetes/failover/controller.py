@@ -17,8 +17,7 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.errors import LeaseLostError, NotFoundError, StoreError, StoreUnavailableError
-from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Clock, Query
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, MachinePower
 from ferroscope.contrib.kubernetes.failover.case import call_due_at

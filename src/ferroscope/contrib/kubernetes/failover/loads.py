@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.contrib.kubernetes.failover.bmc_calls import Load
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery, queries_of

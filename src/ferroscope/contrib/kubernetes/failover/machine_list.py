@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Clock, Query
 from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, reported_fields
 from ferroscope.core import bmc_access
 from ferroscope.core.bmc_place import places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.store import StopFlag
 from ferroscope.contrib.kubernetes.api import TableRow
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import PREFIX

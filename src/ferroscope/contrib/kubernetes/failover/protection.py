@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.contrib.kubernetes.failover.bmc_calls import BmcCalls, Load, PowerAnswer
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes, KubernetesError
 from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF, MACHINE, SERIAL, KubeNode

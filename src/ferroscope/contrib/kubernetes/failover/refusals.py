@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 
 _FIRST_PAUSE_SECONDS: Final = 1.0  # seconds until the second attempt; each further one takes twice as long,
 _MAX_PAUSE_SECONDS: Final = 60.0  # at most

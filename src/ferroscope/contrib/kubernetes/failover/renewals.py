@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.core.remediation import Remediation
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Clock
 from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, KubeNode
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.db import Store

@@ -8,9 +8,8 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from ferroscope.contracts.data import Packed, Part, packed
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Packed, Part, Query, packed
 from ferroscope.core import json_safety
 from ferroscope.core.model import Chassis, Rule
 from ferroscope.db import Store, Transaction

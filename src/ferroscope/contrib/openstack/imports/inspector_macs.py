@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ferroscope.config.errors import SetupError
-from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of
 from ferroscope.core.boot_macs import number, spell_mac
 from ferroscope.core.finding import Finding

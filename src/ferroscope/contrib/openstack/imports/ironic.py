@@ -19,9 +19,8 @@ from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
 from ferroscope.api.errors import ApiError
 from ferroscope.config.options import Settings
-from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query
+from ferroscope.contracts.store import Part, Query
 from ferroscope.contrib.openstack.imports.documents import FIELDS, IronicDocuments
 from ferroscope.contrib.openstack.imports.imported import (
     ImportedData,

@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any
 
-from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
 from tests.fast.contrib.dcim.exporters.test_tables import NODE
 

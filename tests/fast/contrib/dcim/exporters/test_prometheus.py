@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.exporters import ExportOptions
+from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
 from tests.fast.contrib.dcim.exporters.test_tables import NODE
 from tests.support.rows import each

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from ferroscope.contracts.exporters import Exporter, ExportError, ExportOptions
+from ferroscope.contracts.plugins import Exporter, ExportError, ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
 from tests.support.rows import each
 
