@@ -24,7 +24,7 @@ _READY: Final = {
 }
 _LONG_LIST: Final = 4
 _CONSOLE: Final = re.compile(r"(?<=```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
-_FIXED: Final = re.compile(r"^(\[|\$ |(NODE|AFTER|AT) )|\.$")
+_FIXED: Final = re.compile(r"^(\[|\$ |(NODE|AFTER|AT) )|(?<!\.)\.$")
 _MASKS: Final = {
     r"[0-9a-f]{8}-[0-9a-f-]{27}": "UUID",
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": "TIME",

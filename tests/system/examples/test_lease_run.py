@@ -226,7 +226,7 @@ class Slow(subprocess.Popen):
         time.sleep(0.1)
 
 subprocess.Popen = Slow
-runner = run.Runner(print)
+runner = run.LeaseRunner(print)
 runner.start()
 code = runner.run(Held(), ["sh", "-c", 'trap "exit 7" HUP; sleep 1 & wait; wait; exit 1'], dict(os.environ), 1.0)
 runner.close()
