@@ -115,7 +115,8 @@ def test_a_program_that_takes_too_long_is_ended() -> None:
 
 def test_what_a_killed_build_has_started_ends(tmp_path: Path) -> None:
     script = f"sh -c 'echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/started; exec sleep 1000' & wait"
-    build = "import sys; from ferroscope.contrib.ramdisk import programs; programs.ProgramRunner({}).run(sys.argv[1:], '')"
+    where = "ferroscope.contrib.ramdisk.programs"
+    build = f"import sys; from {where} import ProgramRunner; ProgramRunner({{}}).run(sys.argv[1:], '')"
     process = subprocess.Popen([sys.executable, "-c", build, "sh", "-c", script])
     assert until((tmp_path / "started").exists)
     process.kill()
