@@ -27,7 +27,7 @@ def main(config, directory):
         node = node_cache.start_introspection(uuid, bmc_address=["192.0.2.7"])
         node.fsm_event(istate.Events.wait)
         node.fsm_event(istate.Events.process)
-        own = json.dumps(data) if uuid == FINISHED else json.dumps(data).replace("11:22:33:44:55", "11:22:33:44:66")
+        own = json.dumps(data) if uuid == FINISHED else json.dumps(data).replace("11:22:33:44:55", "10:22:33:44:66")
         for name, content in json.loads(own).items():
             if cfg.CONF.processing.store_data == "swift":
                 swift.store_introspection_data(content, uuid, suffix=None if name == "processed" else "UNPROCESSED")

@@ -160,7 +160,7 @@ def test_unknown_nodes_are_created_if_asked_with_the_ports_that_are_free(sqlite_
     node = site.node(UNKNOWN)
     assert (node.driver, node.provision_state, node.state) == ("fake-hardware", Provision.MANAGEABLE, State.FINISHED)
     ports = site.service.store.read(lambda tx: tx.ports.list(Query(filters={"node": UNKNOWN})))
-    assert [port.address for port in ports] == ["11:22:33:44:66:66"]
+    assert [port.address for port in ports] == ["10:22:33:44:66:66"]
     assert result_of(site.run("--create", "enroll", "--driver", "fake-hardware"), UNKNOWN)[0] == "already imported"
     assert result_of(site.run("--rollback"), UNKNOWN) == ("rolled back", "the node is deleted")
     assert site.service.bare_metal.get(f"/v1/nodes/{UNKNOWN}").status_code == 404
