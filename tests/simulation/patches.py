@@ -123,7 +123,7 @@ def installed(world: World) -> Iterator[None]:
             _product.worker.slots,
         ):
             put(module, "random", kernel.rng("product"))
-        for module in (db.store, kubernetes.api, kubernetes.failover.client):
+        for module in (db.store, kubernetes.api, kubernetes.failover.client, runtime.member):
             put(module, "time", Time(kernel))
         put(db.store, "CompiledStatements", _compiled_once)
         # A new one, so that no task waits for another's.

@@ -10,6 +10,7 @@ import math
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -35,6 +36,9 @@ _log = structlog.get_logger(__name__)
 # The fraction of the time to live for which a member can be sure that its claims are still its own. The rest is for
 # commands that are in flight at the end.
 _SURE_FRACTION: Final = 0.75
+# One connection that was silent makes all others wait for a second: see ``db.connections.Breaker``.
+_LEAVE_SECONDS: Final = 2.0
+_LEAVE_RETRY_SECONDS: Final = 0.5
 _FORGET_AFTER_SECONDS: Final = 3600.0
 _FORGET_INTERVAL_SECONDS: Final = 600.0
 _RESTORED_SHOWN_SECONDS: Final = 86_400.0
@@ -151,10 +155,16 @@ class Membership:
         """Release at once everything that this process still holds."""
         self._left.set()
         self._thread.join(self._settings.heartbeat_seconds)
-        try:
-            self._store.write(lambda tx: tx.members.leave(self.member.id, died=self.failed))
-        except StoreError as exc:
-            _log.warning("cannot leave; the heartbeat will expire", error=str(exc))
+        deadline = self._clock.monotonic() + _LEAVE_SECONDS
+        while True:
+            try:
+                self._store.write(lambda tx: tx.members.leave(self.member.id, died=self.failed))
+            except StoreError as exc:
+                if self._clock.monotonic() < deadline:
+                    time.sleep(_LEAVE_RETRY_SECONDS)
+                    continue
+                _log.warning("cannot leave; the heartbeat will expire", error=str(exc))
+            return
 
     def _beat(self) -> None:
         statuses = {name: status() for name, status in self._loops.items()}
