@@ -21,7 +21,7 @@ def _() -> Iterator[Any]:
     "broken-twice",
     "a connection that broke is rolled back once more (found by this simulation)",
     rule="thread",
-    seeds=60,
+    seeds=150,
 )
 def _() -> Iterator[Any]:
     def rollback(connection: Any) -> None:
