@@ -21,7 +21,8 @@ def _() -> Iterator[Any]:
     "broken-twice",
     "a connection that broke is rolled back once more (found by this simulation)",
     rule="thread",
-    seeds=150,
+    seeds=60,
+    faults=("broken connections", "broken connections", "pause in transaction"),
 )
 def _() -> Iterator[Any]:
     def rollback(connection: Any) -> None:

@@ -17,7 +17,6 @@ from tests.simulation.scenario import from_seed
 
 _FOUND_BY = {
     "any-loss-counts": 25,
-    "broken-twice": 141,
     "claim-select": 27,
     "claims-doubted-not": 2,
     "deleted-node-forgotten": 9,
