@@ -76,7 +76,7 @@ def _title(frame: FrameType) -> str:
 
 def main(directory: Path, arguments: list[str]) -> None:
     import ferroscope
-    from ferroscope.cli.main import main as run
+    from ferroscope_client.cli.main import main as run
 
     threading.setprofile(Tracer(directory, str(Path(ferroscope.__file__).parent) + "/").enter)
     run(arguments, prog_name="ferroscope")

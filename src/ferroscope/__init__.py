@@ -8,10 +8,10 @@ Start with ``docs/explanation/start-here.md``. To learn how an inspection runs, 
 ``core`` decides: states, delivery, lookup, without I/O. ``db`` is the store. ``contracts`` say what others implement;
 ``bus``, ``bmc``, ``remote`` and ``storage`` do. ``transition`` is the only module that changes the state of a node, and
 ``leadership`` the one that holds a lease. ``api``, ``worker``, ``periodic`` and ``pxe_filter`` are the roles;
-``runtime`` composes them into processes, and ``cli`` starts these. ``contrib`` has optional parts.
-``docs/explanation/architecture.md`` says what belongs where.
+``runtime`` composes them into processes, and ``cli`` starts these. ``contrib`` has optional parts. The package
+``ferroscope_client`` has what speaking with the API takes. ``docs/explanation/architecture.md`` says what is where.
 """
 
 from __future__ import annotations
 
-__version__ = "1.0.0rc1"
+from ferroscope_client import __version__ as __version__

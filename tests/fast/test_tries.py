@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import Once, retry_bmc_call
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 

@@ -28,7 +28,6 @@ import ferroscope.contrib.kubernetes.failover.client
 import ferroscope.contrib.kubernetes.failover.controller
 import ferroscope.contrib.kubernetes.failover.node_watch
 import ferroscope.contrib.kubernetes.role
-import ferroscope.core.values
 import ferroscope.db.connections
 import ferroscope.db.engine
 import ferroscope.db.mariadb

@@ -56,7 +56,7 @@ _OF_A_WHEEL: Final = ("WHEEL",)
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
 _IMPORTS: Final = """\
 import importlib, pkgutil, sys
-from ferroscope.cli.main import commands
+from ferroscope_client.cli.main import commands
 
 for one in commands().values():
     importlib.import_module(one.target.split(":")[0])
@@ -76,7 +76,7 @@ _LAUNCHER: Final = """\
 #!{interpreter} -B
 import sys
 
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
 
 sys.exit(main())
 """
@@ -175,12 +175,12 @@ def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
 
 
 def install_ferroscope(site: Path) -> None:
-    """Install Ferroscope itself, without what it needs, into the directory ``site``."""
+    """Install Ferroscope and its client, without what they need, into the directory ``site``."""
     _check_python()
     with tempfile.TemporaryDirectory(prefix="ferroscope-source-") as name:
         source = Path(name) / "source"
         copy_source(source)
-        _pip(site, "--no-deps", "--no-build-isolation", source)
+        _pip(site, "--no-deps", "--no-build-isolation", source / "client", source)
     _remove(site, (*_RECORDS, _PROGRAMS, "share"))  # what is shared has another place here
 
 

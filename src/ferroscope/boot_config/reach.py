@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.boot_config import dnsmasq, proxy_dhcp
 from ferroscope.boot_config.dnsmasq import HOST, Address
 from ferroscope.config.options import BootSettings
-from ferroscope.core.values import is_loopback
+from ferroscope_client.core.values import is_loopback
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface

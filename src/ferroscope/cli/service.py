@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Output, output_option, table
-from ferroscope.cli.text import is_terminal
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
-from ferroscope.core.text_files import NotTextError, text_of
-from ferroscope.core.values import many
+from ferroscope_client.cli.output import Output, output_option, table
+from ferroscope_client.cli.text import is_terminal
+from ferroscope_client.core.text_files import NotTextError, text_of
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
     from ferroscope.config.errors import StartError
-    from ferroscope.core.finding import Finding
+    from ferroscope_client.core.finding import Finding
 
 # Options and settings
 
@@ -227,7 +227,7 @@ def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
         raise not_started(exc) from exc
 
 
-def not_started(exc: StartError) -> click.ClickException:
+def not_started(exc: StartError) -> Exception:
     """Return the command's message and its exit code."""
     from ferroscope.config.errors import OptionRefusedError
 
@@ -271,9 +271,9 @@ def show_findings(findings: Sequence[Finding], out: Output) -> int:
 
 
 def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
-    from ferroscope.core.finding import Finding
     from ferroscope.doctor.database import examine
     from ferroscope.doctor.host import readable_files
+    from ferroscope_client.core.finding import Finding
 
     try:
         settings = read(files, database)
@@ -289,7 +289,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
 
 def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
     """Return a finding for each unknown option."""
-    from ferroscope.core.finding import Finding
+    from ferroscope_client.core.finding import Finding
 
     return [
         Finding("unknown-option", "note", option.summary, option.advice)

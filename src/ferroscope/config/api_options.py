@@ -8,7 +8,7 @@ import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Opt
-from ferroscope.core.values import is_loopback as is_loopback
+from ferroscope_client.core.values import is_loopback as is_loopback
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ import msgspec
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 
 
 class Problem(str):

@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope.contracts.bmc import Capability
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 
 
 class Image(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from ferroscope.contracts.store import CableEnd
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.session import Session
-from ferroscope.hardware.search_index import KINDS
+from ferroscope_client.hardware.search_fields import KINDS
 
 _i, _n = schema.search_index.c, schema.nodes.c
 _switch, _port, *_own = (_i[KINDS["nic"][name].column] for name in ("switch", "port", "name", "mac", "vlan", "mtu"))

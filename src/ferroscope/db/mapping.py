@@ -33,10 +33,10 @@ from sqlalchemy import (
 
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Later, Query
-from ferroscope.core import json_safety
 from ferroscope.db import schema
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import Attribute, Bytes
+from ferroscope_client.core import json_safety
 
 # Multi-row INSERT, because the drivers' ``executemany`` sends a statement for each row. The number of rows in a
 # statement is a power of two, so that few different statements are compiled and prepared.

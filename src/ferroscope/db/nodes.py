@@ -17,7 +17,6 @@ from ferroscope.core.callback_secret import Delivery, ended_secret
 from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import AWAITED
-from ferroscope.core.values import storable
 from ferroscope.db import mapping, schema
 from ferroscope.db import secrets as node_secrets
 from ferroscope.db.errors import conflict
@@ -27,6 +26,7 @@ from ferroscope.db.ports import Macs
 from ferroscope.db.replication import GALERA
 from ferroscope.db.session import Answer, PendingAnswer, Session
 from ferroscope.db.spellings import upsert
+from ferroscope_client.core.values import storable
 
 NODE = Mapper(Node, schema.nodes)
 

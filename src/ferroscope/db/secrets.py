@@ -11,11 +11,11 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.model import Node
-from ferroscope.core.node import STORED
-from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replace_values
+from ferroscope.core.secrets import ENCRYPTED, Path, is_plain, replace_values
 from ferroscope.db import schema
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import upsert
+from ferroscope_client.core.node import STORED, Document
 
 FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
 _k = schema.secret_keys.c

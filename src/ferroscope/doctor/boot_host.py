@@ -32,11 +32,11 @@ from ferroscope.boot_config.proxy_dhcp import ProxyError
 from ferroscope.config import foreign
 from ferroscope.config.options import BootSettings, PxeFilterSettings
 from ferroscope.core.boot import CALLBACK_PATH
-from ferroscope.core.finding import Finding
-from ferroscope.core.host_spelling import parse_address
 from ferroscope.doctor import dhcp_probe
 from ferroscope.doctor.dhcp_probe import Server
 from ferroscope.doctor.interfaces import FactsError, interfaces, listens
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.host_spelling import parse_address
 
 _TIMEOUT_SECONDS: Final = 5.0
 # This directory exists if systemd is the host's init; the unit was installed by a package or an operator.

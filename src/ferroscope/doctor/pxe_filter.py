@@ -13,7 +13,6 @@ from ferroscope.boot_config.dnsmasq import (
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.plugins import PxeFilterError
-from ferroscope.core.finding import Finding
 from ferroscope.doctor.boot_host import check_interfaces
 from ferroscope.pxe_filter.backends.base import FilterRules, HostCommand
 from ferroscope.pxe_filter.backends.build import rules_of
@@ -21,6 +20,7 @@ from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, ruleset
 from ferroscope.pxe_filter.checks import check
 from ferroscope.pxe_filter.stale_tables import stale_tables
+from ferroscope_client.core.finding import Finding
 
 # The directory in which the shipped systemd units expect the rulesets that close the host while it boots.
 RULESETS: Final = Path("/etc/ferroscope")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ferroscope.config.added import backend as selected
 from ferroscope.config.options import PxeFilterSettings
+from ferroscope.config.plugins import backend as selected
 from ferroscope.contracts.store import Clock, StopFlag
 
 if TYPE_CHECKING:
-    from ferroscope.core.finding import Finding
+    from ferroscope_client.core.finding import Finding
 
 # Seconds between two looks at the database of an ironic-inspector, at most.
 MAX_PERIOD_SECONDS: Final = 30.0

@@ -13,14 +13,13 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from ferroscope.bus.checks import check_bus_setup
-from ferroscope.config.added import load_installed
 from ferroscope.config.errors import OptionRefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
 from ferroscope.db.prepare import check_url
 from ferroscope.http_server import tls
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import key_ring
+from ferroscope_client.installed import PluginError, load_installed
 
 if TYPE_CHECKING:
     from ferroscope.runtime.roles import Role

@@ -21,13 +21,14 @@ from ferroscope.core import callback_secret, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Done, Outcome
-from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import AWAITED, Event, State
-from ferroscope.core.values import without_secrets
+from ferroscope.core.states import AWAITED, Event
 from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
+from ferroscope_client.core.host_spelling import refusal_of_url
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import without_secrets
 
 # A key of the node's ``internal`` document, and one within it.
 INSERTED: Final = "inserted_ramdisk"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import LookupRefusal
-from ferroscope.core.reasons import Reason
 from ferroscope.http_server.sources import group
 from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ferroscope.core.lookup import (
     MAX_REFUSED_CALLERS,
-    MAX_REFUSED_CALLERS_OF_SOURCE,
     REFUSED_CALLER_SECONDS,
     RefusedCaller,
-    count_callers,
     describe_caller,
     select_surplus,
 )
 from ferroscope.http_server.sources import group
+from ferroscope_client.core.advice import MAX_REFUSED_CALLERS_OF_SOURCE, count_callers
 
 NOW = 10_000_000.0
 

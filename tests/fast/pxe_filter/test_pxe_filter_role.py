@@ -19,11 +19,11 @@ from ferroscope.contracts.store import Query, StopFlag
 from ferroscope.contracts.telemetry import Silent
 from ferroscope.core.boot_macs import DHCP_STEP, FilterRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
-from ferroscope.core.states import Provision, State
 from ferroscope.leadership import Election, Leadership
 from ferroscope.pxe_filter.dhcp_leases import DhcpLeases
 from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
+from ferroscope_client.core.states import Provision, State
 from tests.support import examples
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.rows import each

@@ -15,8 +15,8 @@ from ferroscope.bmc.drivers import BmcLimits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.core.reasons import Reason
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.processes import finished

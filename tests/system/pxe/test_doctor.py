@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
-from ferroscope.core.finding import Finding
 from ferroscope.doctor import dhcp_message
 from ferroscope.doctor.pxe_filter import examine_pxe_filter as examine
 from ferroscope.pxe_filter.backends.build import build_pxe_filter, rules_of
 from ferroscope.pxe_filter.backends.nftables import ruleset
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.finding import Finding
 from tests.support.processes import until
 from tests.support.pxe.host import BootHost
 from tests.support.pxe.lab import Lab

@@ -29,10 +29,11 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
+from ferroscope.core.states import AWAITED, MAY_CALL, TAKES_CALLBACK, Event
 from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, State
 
 T = TypeVar("T")
 

@@ -31,12 +31,13 @@ from ferroscope.core.boot import since_boot
 from ferroscope.core.callback_secret import CallbackProof
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
-from ferroscope.core.values import storable
+from ferroscope.core.states import AWAITED
 from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
 from ferroscope.http_server.sources import group
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, MACHINE
+from ferroscope_client.core.values import storable
 
 # Callers are anonymous, and each MAC address may be a guess. This many of them count as one failed call. Most machines
 # have fewer, even with virtual functions.

@@ -15,7 +15,7 @@ import msgspec
 
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Route
-from ferroscope.config.plugins import PluginError
+from ferroscope_client.installed import PluginError
 
 
 class AddPages(Protocol):

@@ -21,15 +21,15 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
-from ferroscope.config.private_file import open_private
 from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Clock, Receipt
 from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
 from ferroscope.core.model import LeaseProof
-from ferroscope.core.values import many
 from ferroscope.db import Store, Transaction
 from ferroscope.http_server.sources import group
+from ferroscope_client.core.private_file import open_private
+from ferroscope_client.core.values import many
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.
 IDENTITY: Final = "ferroscope.identity"

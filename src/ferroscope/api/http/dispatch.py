@@ -33,12 +33,12 @@ from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
 from ferroscope.contracts.store import Query, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import Span, TracedCall
-from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.core.model import Inspection, LeaseProof
 from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.sources import group
+from ferroscope_client.core import values
 
 # Which API a web server serves here, bare-metal or introspection, if its port does not tell; no header has this name.
 _API: Final = "FERROSCOPE_API"

@@ -17,8 +17,8 @@ from ferroscope.api.http.authorization import admit_caller
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Body, Reply, Route, RouteCall
 from ferroscope.api.http.versions import BARE_METAL
-from ferroscope.core import json_safety
 from ferroscope.core.audit import AuditEvent
+from ferroscope_client.core import json_safety
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,9 +25,9 @@ from ferroscope.bmc.redfish.system import System, read_power, spell_values
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import one_line
-from ferroscope.hardware.parts import mapping
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import one_line
+from ferroscope_client.hardware.readings import mapping
 
 _DEVICES: Final = {
     BootDevice.PXE: sushy.BOOT_SOURCE_TARGET_PXE,

@@ -19,7 +19,6 @@ from ferroscope.bmc import redfish
 from ferroscope.bmc.drivers import BmcLimits, DriverOptions, ca_path, problem, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
 from ferroscope.contracts.images import Image, MediaDevice, Medium
-from ferroscope.core import bmc_place, values
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
@@ -27,6 +26,7 @@ from ferroscope.remote.addresses import check_bmc
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.retry import Once, retry_bmc_call
+from ferroscope_client.core import bmc_place, values
 
 T = TypeVar("T")
 

@@ -27,7 +27,6 @@ from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
 from ferroscope.core import bmc_access
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
@@ -39,6 +38,8 @@ from ferroscope.runtime.externals import build_attached, build_drivers, close_dr
 from ferroscope.runtime.roles import RoleContext, SingletonTask
 from ferroscope.runtime.system import SystemClock, new_token, process_name
 from ferroscope.secrets.references import SecretReader
+from ferroscope_client.core import bmc_place
+from ferroscope_client.core.reasons import Reason
 
 if TYPE_CHECKING:
     from ferroscope.contrib.kubernetes.failover.client import Kubernetes
@@ -80,8 +81,8 @@ class BmcPower:
         if bmc_access.is_unconfirmed(node):
             return frozenset()
         addresses: set[str] = set()
-        for _, host in bmc_access.hosts(node.driver_info):
-            if bmc_access.is_address(host):
+        for _, host in bmc_place.hosts(node.driver_info):
+            if bmc_place.is_address(host):
                 addresses.add(host)
                 continue
             with suppress(UnresolvedError):

@@ -14,18 +14,19 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Output
 from ferroscope.cli.service import database_url, show_checks
-from ferroscope.cli.text import is_terminal
 from ferroscope.cli.user import ask_password, check_name, put_user
 from ferroscope.config.load import CONFIG_FILES
 from ferroscope.config.options import Settings
 from ferroscope.contrib.setup import next_steps
 from ferroscope.contrib.setup.boot_host.installation import WAYS, Chosen, Installation, ask_boot_host, ask_interface
 from ferroscope.contrib.setup.setup_file import Draft, Sections, let_service_read, old_text
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.values import is_loopback
+from ferroscope_client.cli.main import ShownFailure
+from ferroscope_client.cli.output import Output
+from ferroscope_client.cli.text import is_terminal
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.values import is_loopback
+from ferroscope_client.errors import Exit, Failure
 
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Where 'ferroscope ramdisk build' puts it.
@@ -202,7 +203,7 @@ def _database(questions: _SetupQuestions) -> dict[str, str]:
             failure = Failure(summary, advice="check its address, user and password")
         if questions.is_given("database") or not questions.interactive:
             raise failure
-        failure.show()
+        ShownFailure(failure).show()
 
 
 def _api(questions: _SetupQuestions, users: Path, *, dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
@@ -231,7 +232,7 @@ def _api(questions: _SetupQuestions, users: Path, *, dry_run: bool) -> tuple[dic
         )
         if questions.is_given("login"):
             raise failure
-        failure.show()
+        ShownFailure(failure).show()
     api = {"host": host, "auth_strategy": login}
     if login == "http_basic":
         api["http_basic_auth_user_file"] = str(users)

@@ -19,10 +19,10 @@ from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.machine_list import SEARCH, seen, sees_all
 from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Visit
-from ferroscope.core import values
-from ferroscope.core.values import natural
 from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
+from ferroscope_client.core import values
+from ferroscope_client.core.values import natural
 
 _PAGE_SIZE: Final = 500
 _MAX_MACHINES: Final = 10_000

@@ -20,9 +20,9 @@ import msgspec
 
 from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.contracts.store import Clock
-from ferroscope.core import json_safety
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import COMMAND_SECONDS, PREFIX, FilterRules, HostCommand, TimedOpening
+from ferroscope_client.core import json_safety
 
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"

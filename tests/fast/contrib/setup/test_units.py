@@ -8,10 +8,10 @@ from unittest import mock
 
 import pytest
 
-from ferroscope.cli.exits import Failure
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contrib.setup.boot_host import apply, facts, plan
 from ferroscope.contrib.setup.boot_host.installation import Questions, ask_boot_host
+from ferroscope_client.errors import Failure
 
 
 def test_units_that_are_nowhere_are_missed_before_anything_is_installed(

@@ -17,9 +17,9 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.session import BoundedSession
+from ferroscope_client.core.reasons import Reason
 from tests.support.processes import until
 from tests.support.redfish import PASSWORD, self_signed
 from tests.support.vendors import ALL

@@ -17,10 +17,10 @@ from ferroscope.config.errors import SetupError
 from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of
 from ferroscope.core.boot_macs import number, spell_mac
-from ferroscope.core.finding import Finding
-from ferroscope.core.values import many
 from ferroscope.db.errors import described
 from ferroscope.db.url import DatabaseUrlError
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 _attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))
 # More than this many are not plausible, and each of them passes the filter.

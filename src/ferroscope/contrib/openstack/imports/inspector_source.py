@@ -31,11 +31,11 @@ from ferroscope.contracts.remote import (
     ObjectMissingError,
     ObjectStoreError,
 )
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Rule, RuleDialect
-from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.db.errors import described
 from ferroscope.db.url import parse_url
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.text_files import NotTextError, text_of
 
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"

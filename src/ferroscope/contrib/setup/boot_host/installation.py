@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import click
 import msgspec
 
-from ferroscope.cli.exits import Exit, Failure
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings

@@ -21,9 +21,9 @@ from ferroscope.boot_config import dnsmasq
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.setup.boot_host import downloads
 from ferroscope.contrib.setup.boot_host.visitor import NIC, SetupVisitor, VisitorError
-from ferroscope.core import json_safety
 from ferroscope.doctor import dhcp_message, dhcp_probe, interfaces
 from ferroscope.doctor.dhcp_message import DhcpReply
+from ferroscope_client.core import json_safety
 
 _PATIENCE_SECONDS: Final = 4.0
 _SILENCE_SECONDS: Final = 2.0
