@@ -56,6 +56,7 @@ import ferroscope.worker.slots
 from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
 from ferroscope.db import migrate
 from ferroscope.db.executor import CompiledStatements, database_of
+from ferroscope_client.core import values
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
@@ -173,7 +174,7 @@ def installed(world: World) -> Iterator[None]:
             default(kept.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
-        put(_product.core.values, "urandom", kernel.rng("identifiers").randbytes)
+        put(values, "urandom", kernel.rng("identifiers").randbytes)
         put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))
         put(_product.leadership.Leadership, "__init__", _watched(world, _product.leadership.Leadership.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped
