@@ -22,10 +22,9 @@ import structlog
 from sushy import exceptions
 from sushy.resources.manager import virtual_media
 
-from ferroscope.bmc.redfish.boot import set_boot_device
-from ferroscope.bmc.redfish.failures import TaskFailedError, is_temporary, message_of
+from ferroscope.bmc.redfish.failures import TaskFailedError, is_running, is_temporary, message_of
 from ferroscope.bmc.redfish.resources import Lenient, Reader, is_absent, path_of
-from ferroscope.bmc.redfish.system import System, is_running
+from ferroscope.bmc.redfish.system import System, set_boot_device
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image, MediaDevice, Medium
