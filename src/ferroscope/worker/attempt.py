@@ -43,7 +43,7 @@ from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence, processor_delay
 from ferroscope.storage.reader import previous
-from ferroscope.telemetry.trail import Trail
+from ferroscope.telemetry.tracing import Trail
 from ferroscope.worker.results import AttemptJournal
 from ferroscope.worker.services import BmcObserver, Services, StoppedError, StoredData, SupersededError
 
