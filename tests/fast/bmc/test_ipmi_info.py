@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.bmc.drivers import problem
+from ferroscope.bmc import problem
 from ferroscope.bmc.ipmi.info import read
 from tests.support.rows import each
 

@@ -6,7 +6,7 @@ import ssl
 from functools import partial
 from typing import Any
 
-from ferroscope.bmc.drivers import BmcLimits, problem
+from ferroscope.bmc import BmcLimits, problem
 from ferroscope.bmc.redfish.driver import read_access
 from ferroscope.core.bmc_place import places
 from ferroscope.remote.addresses import Networks

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits
+from ferroscope.bmc import BmcLimits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image

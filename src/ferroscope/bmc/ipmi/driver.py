@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, problem
+from ferroscope.bmc import DriverOptions, problem
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, IpmiCommand, RefusedError, SilentError, StateError, run

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from ferroscope.bmc import redfish
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions, ca_path, problem, text_field, wrong
+from ferroscope.bmc import BmcLimits, DriverOptions, ca_path, problem, redfish, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image, MediaDevice, Medium

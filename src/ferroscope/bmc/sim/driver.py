@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, problem, wrong
+from ferroscope.bmc import DriverOptions, problem, wrong
 from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
