@@ -18,13 +18,13 @@ from ferroscope.contracts.bmc import (
     ListsNics,
     NamesInterfaces,
     OutOfBand,
+    RamdiskBoot,
     ReportsAnswers,
     ReportsHealth,
     Requirements,
     ShowsRestarts,
     Simulated,
 )
-from ferroscope.contracts.images import RamdiskBoot
 from tests import ROOT
 from tests.support.rows import each
 

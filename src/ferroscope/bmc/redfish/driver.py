@@ -18,11 +18,11 @@ import msgspec
 from ferroscope.bmc import BmcLimits, DriverOptions, ca_path, problem, redfish, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image, MediaDevice, Medium
 from ferroscope.core import bmc_place, values
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
+from ferroscope.core.virtual_media import Image, MediaDevice, Medium
 from ferroscope.remote.addresses import check_bmc
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import Deadline
