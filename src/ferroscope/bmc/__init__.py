@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from inspect import isfunction
 from typing import Final
@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.config.plugins import EntryPoint, Plugins
-from ferroscope.contracts.bmc import Bmc, Problem
+from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import IronicClient
 from ferroscope.contracts.store import StopFlag
@@ -86,15 +86,6 @@ def text_field(info: Document, name: str, max_characters: int) -> str | None:
     if not isinstance(value, str) or len(value) > max_characters or "\0" in value:
         raise wrong(f"{name} must be a string of at most {max_characters} characters")
     return value
-
-
-def problem(read: Callable[[Document], object], info: Document) -> Problem | None:
-    """Return the error that a driver's ``read`` raises for ``info``, or None."""
-    try:
-        read(info)
-    except BmcError as exc:
-        return Problem(exc, exc.reason)
-    return None
 
 
 GROUP: Final = "ferroscope.bmc"

@@ -25,7 +25,7 @@ For all calls that access a BMC:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Literal, Protocol, runtime_checkable
 
@@ -46,6 +46,15 @@ class Problem(str):
         problem = super().__new__(cls, str(message))
         problem.reason = reason
         return problem
+
+
+def problem(read: Callable[[Document], object], info: Document) -> Problem | None:
+    """Return the error that a driver's ``read`` raises for ``info``, or None."""
+    try:
+        read(info)
+    except BmcError as exc:
+        return Problem(exc, exc.reason)
+    return None
 
 
 class Power(StrEnum):

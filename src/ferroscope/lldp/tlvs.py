@@ -7,7 +7,8 @@ values before the cut count.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from socket import AF_INET6, inet_ntop
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,7 @@ import msgspec
 
 from ferroscope.core.json_safety import clean_text
 from ferroscope.core.mac_addresses import normalized_mac, written_mac
-from ferroscope.core.values import many
+from ferroscope.core.values import many, normalized_ip
 
 CHASSIS_ID, PORT_ID, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5
 SYSTEM_DESCRIPTION, CAPABILITIES, MANAGEMENT_ADDRESS, ORGANIZATIONAL = 6, 7, 8, 127
@@ -416,3 +417,32 @@ def link(tlvs: Iterable[Tlv]) -> tuple[SwitchLink, list[str]]:
         if item:
             fields[name] = item
     return SwitchLink(**fields), problems
+
+
+# The name of the port at the other end of a cable. Most switches send it as the identifier. Juniper and ArubaOS send an
+# SNMP index instead, and Brocade, Avaya and SONiC may send a MAC address. Their name of the port is in the description,
+# but that is often a person's note about the cable: it counts only if it reads as a name and the identifier does not.
+# Sources: netbox-community/netbox#11196 and #5818, dainok/netdoc#116, Uninett/nav#840, sonic-net/SONiC#116.
+
+# An index, or bytes in hexadecimal.
+_NO_NAME: Final = re.compile(r"[0-9]+|[0-9a-f]{8,}")
+# ge-0/0/11.0, 10GigabitEthernet1/3/5, 1/E8, GigabitEthernet 0/48; and numbers after one of the usual words.
+_PORT_NAME: Final = re.compile(
+    r"(?:[0-9]*[a-z][a-z-]*[ :]?)?[0-9]+(?:/[a-z]?[0-9]+)+(?:[.:][0-9]+)*"
+    r"|(?:port|eth|ethernet|ethernet interface|interface|swp|[tfgx]e|gi|lan)[ :-]?\(?[0-9]+\)?(?:[.:][0-9]+)*",
+    re.IGNORECASE,
+)
+_MAX_DESCRIPTION_CHARACTERS: Final = 64
+
+
+def port_name(named_values: Mapping[str, Any]) -> str | None:
+    """Return the name of the switch's port; its MAC address or index if it sends no name."""
+    ident, description = (_plain_text(named_values.get(f"switch_port_{end}")) for end in ("id", "description"))
+    if ident and not (_NO_NAME.fullmatch(ident) or normalized_mac(ident) or normalized_ip(ident)):
+        return ident
+    is_name = len(description) <= _MAX_DESCRIPTION_CHARACTERS and _PORT_NAME.fullmatch(description)
+    return (description if is_name else "") or ident or description or None
+
+
+def _plain_text(value: object) -> str:
+    return clean_text(value).strip() if isinstance(value, str) else ""

@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc import DriverOptions, problem
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, IpmiCommand, RefusedError, SilentError, StateError, run
-from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
+from ferroscope.contracts.bmc import BootDevice, Power, Switch, problem, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from ferroscope.bmc import BmcLimits, DriverOptions, ca_path, problem, redfish, text_field, wrong
-from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
+from ferroscope.bmc import BmcLimits, DriverOptions, ca_path, redfish, text_field, wrong
+from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch, problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import bmc_place, values
 from ferroscope.core.boot import wanted_boot_mode
