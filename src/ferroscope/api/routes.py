@@ -56,7 +56,7 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
-from ferroscope.contracts.images import Medium
+from ferroscope.core.virtual_media import Medium
 from ferroscope.rules.explain import RuleExplanation
 from ferroscope_client.installed import load_installed
 

@@ -26,7 +26,7 @@ from ferroscope.config.followed import Followed
 from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.agreed import NAMES
 from ferroscope.http_server.connection import Connection
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 from ferroscope_client.core.finding import Finding
 from ferroscope_client.core.values import many
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions, load_drivers
+from ferroscope.bmc import BmcLimits, DriverOptions, load_drivers
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.config.plugins import backend as load_backend

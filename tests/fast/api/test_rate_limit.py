@@ -6,7 +6,7 @@ from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import LookupRefusal
 from ferroscope.http_server.sources import group
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 

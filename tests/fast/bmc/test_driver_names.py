@@ -7,12 +7,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import ferroscope_client
-from ferroscope.bmc import drivers
+from ferroscope import bmc
 from ferroscope_client.core.driver_names import not_enabled
 from tests.support.rows import each
 
-_SOURCES = (Path(drivers.__file__).parents[1], Path(ferroscope_client.__file__).parent)
-_NAMES = {point.name for point in entry_points(group=drivers.GROUP)}
+_SOURCES = (Path(bmc.__file__).parents[1], Path(ferroscope_client.__file__).parent)
+_NAMES = {point.name for point in entry_points(group=bmc.GROUP)}
 # The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's;
 # the backends of the registry, whose driver has the same name; the scan of networks, which speaks two protocols before
 # there is a node, and says which driver suits what answered; what other services call each.

@@ -16,8 +16,8 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.model import Node
+from ferroscope.core.virtual_media import Image, MediaDevice
 from ferroscope.hardware import machine_identity
 from ferroscope_client.core.reasons import Reason
 from tests.fast.bmc.conftest import hurried

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits
+from ferroscope.bmc import BmcLimits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
+from ferroscope.core.virtual_media import Image
 from ferroscope.remote.addresses import Networks
 from ferroscope_client.core.reasons import Reason
 from tests.support import faulty_proxy as fault

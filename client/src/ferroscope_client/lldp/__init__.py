@@ -5,7 +5,6 @@ the switch and port. Malformed data is skipped and reported, and the rest is kep
 the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.1Q (annex D) and 802.3 (clause 79).
 """
 
-from ferroscope_client.lldp.port_names import port_name
 from ferroscope_client.lldp.tlvs import (
     MAX_TLVS,
     MAX_VALUE_BYTES,
@@ -15,6 +14,7 @@ from ferroscope_client.lldp.tlvs import (
     link,
     neighbour,
     neighbours,
+    port_name,
     values,
 )
 

@@ -27,7 +27,7 @@ from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.store import Clock
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 from ferroscope_client.core.values import one_line
 
 _log = structlog.get_logger(__name__)

@@ -9,8 +9,8 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
+from ferroscope.core.virtual_media import Image
 from ferroscope_client.core.reasons import Reason
 from tests.support.vendors.machine import DISK, NETWORK
 from tests.support.vendors.personality import CD
