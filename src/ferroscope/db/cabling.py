@@ -14,7 +14,7 @@ from sqlalchemy import Select, and_, bindparam, func, literal_column, select
 from ferroscope.contracts.store import CableEnd
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
 from ferroscope.hardware.search_index import KINDS
 
 _i, _n = schema.search_index.c, schema.nodes.c
@@ -49,11 +49,8 @@ class Wiring(msgspec.Struct, frozen=True):
     shared_ports: list[tuple[str, str]]
 
 
-class Cabling:
+class Cabling(Repository):
     """The ends of cables, as the last inspection of each machine has found them by LLDP."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def wiring(self) -> Wiring:
         """Return how many links there are; of a large fleet, as they were counted some minutes ago."""

@@ -11,7 +11,7 @@ from ferroscope.core.losses import GAP_SHARE
 from ferroscope.core.model import Member
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
 from ferroscope.db.spellings import db_now
 
 _MEMBER = Mapper(Member, schema.members)
@@ -45,11 +45,8 @@ _LIST_MEMBERS = _LIST_ALL.where(_m.left_at.is_(None))
 _FORGET_MEMBERS = delete(schema.members).where(_m.expires_at < bindparam("_before", type_=Double()))
 
 
-class Members:
+class Members(Repository):
     """The members: all running processes of the service."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def beat(self, member: Member, ttl: float) -> None:
         """Add the member, or renew it: it is alive for another ``ttl`` seconds."""

@@ -24,8 +24,7 @@ from ferroscope.db.errors import conflict
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.mapping import Mapper, narrowed, one_of, padded, page, several, size_of, sizes
 from ferroscope.db.ports import Macs
-from ferroscope.db.replication import GALERA
-from ferroscope.db.session import Answer, PendingAnswer, Session
+from ferroscope.db.session import Answer, PendingAnswer, Repository
 from ferroscope.db.spellings import upsert
 
 NODE = Mapper(Node, schema.nodes)
@@ -79,16 +78,16 @@ def _is_uuid(ident: str) -> bool:
     return len(ident) == 36 and ident.count("-") == 4
 
 
-class Nodes:
-    """The registry of nodes."""
+class Nodes(Repository):
+    """The registry of nodes.
 
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._stored: dict[str, dict[str, Any]] = {}  # by UUID: rows as last seen in this transaction
-        self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
-        self._written: set[str] = set()  # UUIDs of nodes that this transaction has changed, added or removed
-        if GALERA in tx.info:
-            tx.at_end.append(self.write_locked)
+    By UUID: ``_stored`` are the rows as last seen in this transaction, ``_locked`` the versions of the rows that are
+    locked until its end. It has changed, added or removed the nodes ``_written``.
+    """
+
+    _stored: dict[str, dict[str, Any]] = {}
+    _locked: dict[str, int] = {}
+    _written: set[str] = set()
 
     def add(self, node: Node) -> None:
         """Store a new node; ``ConflictError`` if its UUID or name is in use."""
@@ -321,11 +320,8 @@ def _by_bmc(addresses: int) -> Select[Any]:
     return select(*NODE.columns).where(_n.uuid.in_(owners), awaited)
 
 
-class Addresses:
+class Addresses(Repository):
     """The indexes that identify a machine that calls back."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def candidates(self, evidence: Evidence, secret: str | None = None) -> Candidates:
         """Return the nodes that match, in a constant number of indexed queries.

@@ -26,7 +26,7 @@ from ferroscope.core.notification import (
 from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
 
 _EVENT: Final = Mapper(OutboxEvent, schema.outbox)
 _NEW: Final = ("target", "event", "type", "node", "data", "at", "state", "attempts")
@@ -34,16 +34,13 @@ _o = schema.outbox.c
 _MAX_ERROR: Final = 255
 
 
-class Outbox:
+class Outbox(Repository):
     """The events of all targets; part of ``db.transaction.Transaction``.
 
     ``id`` orders the events of one node, because each is added under the node's lock.
 
     The store's ``subscriptions`` say which targets get which events.
     """
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def wants(self, kind: EventType) -> bool:
         """Whether any target gets events of this type: otherwise nothing needs to be computed for them."""

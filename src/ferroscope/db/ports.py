@@ -17,7 +17,7 @@ from ferroscope.core.states import MAY_BOOT
 from ferroscope.db import mapping, schema
 from ferroscope.db.errors import conflict
 from ferroscope.db.mapping import Mapper, one_of, page, page_later, several, sizes
-from ferroscope.db.session import Answer, PendingAnswer, Session
+from ferroscope.db.session import Answer, PendingAnswer, Repository
 
 _BATCH_SIZE: Final = 5000
 # If a transaction changes more MACs than this, its messages do not list them.
@@ -49,16 +49,16 @@ _OLD = select(_oldest.c.seq).where(_oldest.c.at < bindparam("before")).order_by(
 _DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < bindparam("before"))
 
 
-class Macs:
+class Macs(Repository):
     """Which MACs may boot, and the changes to that, for the PXE filters.
 
     Adding, moving or removing a port and removing a node record the changed MACs automatically; a change of a node's
     state calls ``changed``. Both publish on the channels ``allow`` and ``deny``.
+
+    ``_asked``: by node, its ports, as ``changed`` needs them.
     """
 
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._asked: dict[str, PendingAnswer] = {}  # by node: its ports, as ``changed`` needs them
+    _asked: dict[str, PendingAnswer] = {}
 
     def ahead(self, node: str) -> None:
         """Ask for what ``changed`` needs, to be sent with what is asked before.
@@ -152,11 +152,8 @@ _UPDATE_PORT = (
 )
 
 
-class Ports:
+class Ports(Repository):
     """The NICs of all nodes."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, ports: Iterable[Port]) -> None:
         """Store new ports; on ``ConflictError`` (field ``address`` or ``uuid``) none is stored."""

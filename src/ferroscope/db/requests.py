@@ -22,7 +22,7 @@ from ferroscope.core.states import Event
 from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Answer, Session
+from ferroscope.db.session import Answer, Repository
 from ferroscope.db.spellings import db_now
 
 REQUEST = Mapper(Request, schema.requests)
@@ -81,12 +81,13 @@ _ENDINGS = select(*REQUEST.columns).where(
 _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by(_r.id)
 
 
-class Requests:
-    """The operations on the queue within a transaction; ``db.queue`` claims requests."""
+class Requests(Repository):
+    """The operations on the queue within a transaction; ``db.queue`` claims requests.
 
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._held: set[str] = set()  # tokens of claims whose rows this transaction has locked
+    ``_held``: the tokens of the claims whose rows this transaction has locked.
+    """
+
+    _held: set[str] = set()
 
     def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
         """Put a request on the queue, if and when the transaction commits.
@@ -220,11 +221,8 @@ def _require_replaced(ident: str, answer: Answer) -> None:
         raise RepeatedCallError(ident)
 
 
-class Receipts:
+class Receipts(Repository):
     """The receipts of a transaction."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def get(self, ident: str) -> StoredReceipt | None:
         """Return the receipt with this ID."""
@@ -277,11 +275,8 @@ _OLD_EVENTS = select(_a.id).where(_a.at < bindparam("before")).order_by(_a.at).l
 _DELETE_EVENTS = delete(schema.audit).where(_a.id.in_(bindparam("ids", expanding=True)))
 
 
-class AuditLog:
+class AuditLog(Repository):
     """Audit events; append-only."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def append(self, event: AuditEvent) -> None:
         """Append the event with the transaction's time."""

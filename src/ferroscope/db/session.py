@@ -125,8 +125,14 @@ class Shared(msgspec.Struct):
     subscriptions: Sequence[Subscription] = ()
 
 
-class Repository(Generic[R]):
-    """A repository, built when it is first used; a transaction has one thread, so there is nothing to lock."""
+class Repository(msgspec.Struct):
+    """A part of a transaction: what it does with one kind of rows."""
+
+    _tx: Session
+
+
+class FirstUse(Generic[R]):
+    """Builds a repository when it is first used; a transaction has one thread, so there is nothing to lock."""
 
     def __init__(self, build: Callable[[Any], R]) -> None:
         self._build = build
@@ -159,8 +165,6 @@ class Session:
     On commit, ``begun`` are added to the process's claims and ``ended`` are removed. The messages in ``woken`` are
     published, ``transitions`` and ``hardware_changes`` are reported to the meter, and the process's memory keeps the
     ``epochs`` of leases.
-
-    ``at_end`` buffer the statements that are written together, before the transaction is committed.
     """
 
     now = _BeginTime()  # in seconds since the epoch
@@ -173,7 +177,6 @@ class Session:
         self.claims, self.memory = shared.claims, shared.memory
         self.info = connection.info
         self.used: list[str] = []  # the names of the repositories that were used
-        self.at_end: list[Callable[[], None]] = []
         self.woken: set[str] = set()
         self.transitions: list[Moved] = []
         self.hardware_changes: list[ChangeView] = []
@@ -308,7 +311,6 @@ class Session:
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
-        self.at_end.clear()
         for name in self.used:
             del self.__dict__[name]
 

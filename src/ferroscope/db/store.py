@@ -384,8 +384,7 @@ def _complete(work: Work, transaction: Transaction, result: object) -> WriteResu
     """Buffer what else the transaction has to write."""
     if not work.write:
         return WriteResult(result, transaction, transaction.is_used)
-    for write in tuple(transaction.at_end):
-        write()
+    transaction.write_rest()
     audited, receipt, ident = work.call.audited, work.call.receipt, ""
     if audited is not None and not audited.recorded:
         transaction.audit.record(audited)

@@ -21,51 +21,59 @@ from ferroscope.db.outbox import Outbox
 from ferroscope.db.ports import Macs, Ports
 from ferroscope.db.ranking import Ranking
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
+from ferroscope.db.replication import GALERA
 from ferroscope.db.requests import AuditLog, Receipts, Requests
 from ferroscope.db.rules import Expectations, Rules
 from ferroscope.db.saved_searches import SavedSearches
 from ferroscope.db.search import SearchIndex
 from ferroscope.db.secrets import SecretKeys
-from ferroscope.db.session import Repository, Session
+from ferroscope.db.session import FirstUse, Session
 from ferroscope.db.statistics import Statistics
 
 
 class Transaction(Session):
     """One unit of work."""
 
-    nodes = Repository(Nodes)
-    ports = Repository(Ports)
-    chassis = Repository(ChassisRecords)
-    portgroups = Repository(Portgroups)
-    inspections = Repository(Inspections)
-    requests = Repository(Requests)
-    data = Repository(InspectionData)
-    objects = Repository(Objects)
-    search_index = Repository(SearchIndex)
-    ranking = Repository(Ranking)
-    cabling = Repository(Cabling)
-    journal = Repository(Journal)
-    addresses = Repository(Addresses)
-    leases = Repository(Leases)
-    members = Repository(Members)
-    clock_steps = Repository(ClockSteps)
-    macs = Repository(Macs)
-    discoveries = Repository(Discoveries)
-    rejections = Repository(Rejections)
-    refused_callers = Repository(RefusedCallers)
-    statistics = Repository(Statistics)
-    counted_ahead = Repository(CountedAhead)
-    rules = Repository(Rules)
-    expectations = Repository(Expectations)
-    secret_keys = Repository(SecretKeys)
-    access_tokens = Repository(AccessTokens)
-    audit = Repository(AuditLog)
-    outbox = Repository(Outbox)
-    receipts = Repository(Receipts)
-    remediations = Repository(Remediations)
-    failover_nodes = Repository(FailoverNodes)
-    web_sessions = Repository(WebSessions)
-    saved_searches = Repository(SavedSearches)
+    nodes = FirstUse(Nodes)
+    ports = FirstUse(Ports)
+    chassis = FirstUse(ChassisRecords)
+    portgroups = FirstUse(Portgroups)
+    inspections = FirstUse(Inspections)
+    requests = FirstUse(Requests)
+    data = FirstUse(InspectionData)
+    objects = FirstUse(Objects)
+    search_index = FirstUse(SearchIndex)
+    ranking = FirstUse(Ranking)
+    cabling = FirstUse(Cabling)
+    journal = FirstUse(Journal)
+    addresses = FirstUse(Addresses)
+    leases = FirstUse(Leases)
+    members = FirstUse(Members)
+    clock_steps = FirstUse(ClockSteps)
+    macs = FirstUse(Macs)
+    discoveries = FirstUse(Discoveries)
+    rejections = FirstUse(Rejections)
+    refused_callers = FirstUse(RefusedCallers)
+    statistics = FirstUse(Statistics)
+    counted_ahead = FirstUse(CountedAhead)
+    rules = FirstUse(Rules)
+    expectations = FirstUse(Expectations)
+    secret_keys = FirstUse(SecretKeys)
+    access_tokens = FirstUse(AccessTokens)
+    audit = FirstUse(AuditLog)
+    outbox = FirstUse(Outbox)
+    receipts = FirstUse(Receipts)
+    remediations = FirstUse(Remediations)
+    failover_nodes = FirstUse(FailoverNodes)
+    web_sessions = FirstUse(WebSessions)
+    saved_searches = FirstUse(SavedSearches)
+
+    def write_rest(self) -> None:
+        """Buffer what its repositories write before the commit."""
+        if "journal" in self.__dict__:
+            self.journal.write_rest()
+        if GALERA in self.info and "nodes" in self.__dict__:
+            self.nodes.write_locked()
 
     def require(self, proof: LeaseProof) -> None:
         """Hold a lease that the caller requires; ``StaleLeaseError``."""
