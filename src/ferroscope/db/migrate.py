@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, Index, PrimaryKeyConstraint, UniqueCo
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.db import replication
+from ferroscope.db import replication, trigrams
 from ferroscope.db.errors import classify, described, to_unavailable_error
 from ferroscope.db.schema import metadata
 from ferroscope.db.sqlite import waiting
@@ -71,6 +71,7 @@ def parts(engine: Engine) -> tuple[set[str], set[str]]:
                     for schema_object in (*table.indexes, *table.constraints)
                     if isinstance(schema_object, Index | PrimaryKeyConstraint | UniqueConstraint)
                 }
+                wanted |= set(trigrams.index_names(engine.dialect.name))
                 present |= set(connection.execute(text(_PG_INDEXES)).scalars())
     except DBAPIError as exc:
         raise to_unavailable_error(engine.url, exc) from exc
