@@ -217,19 +217,22 @@ class Nodes(Repository):
         """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         return sizes(self._tx, narrowed(NODE, query.fields), query)
 
-    def usage(self, owner: str) -> Usage:
+    def usage(self, owner: str, *, with_bytes: bool) -> Usage:
         """Return what the nodes of this owner take, including what this transaction has written.
 
-        Until its end, other transactions that ask for the same wait, unless the owner has had no node before.
+        ``with_bytes``: measure them, too; otherwise only indexes are read. Until its end, other transactions that ask
+        for the same wait, unless the owner has had no node before.
         """
         first = self._tx.run(_FIRST_OF, {"owner": owner}).first()
         if first is not None and first[0] not in self._locked:
             locked = self._tx.run(_LOCK, {"ident": first[0]}).first()
             if locked is not None:
                 self._locked[first[0]] = int(locked[0])
-        counts = [self._tx.run(statement, {"owner": owner}).first() for statement in _USAGE]
-        numbers, sizes = zip(*((int(number), int(size or 0)) for number, size in counts), strict=True)
-        return Usage(nodes=numbers[0], ports=numbers[1] + numbers[2], bytes=sum(sizes))
+        counts, sizes = (
+            [int(self._tx.run(statement, {"owner": owner}).scalars()[0] or 0) for statement in statements]
+            for statements in (_OWNED_ROWS, _OWNED_BYTES if with_bytes else ())
+        )
+        return Usage(nodes=counts[0], ports=counts[1] + counts[2], bytes=sum(sizes))
 
     def orphans(self) -> Mapping[str, float | None]:
         """Return ``orphaned_at`` of every node by UUID."""
@@ -241,10 +244,14 @@ class Nodes(Repository):
 _OWNED = select(_n.uuid).where(_n.owner == bindparam("owner"))
 _FIRST_OF = _OWNED.order_by(_n.created_at, _n.uuid).limit(1)
 _LOCK = select(_n.version).where(_n.uuid == bindparam("ident")).with_for_update()
-_USAGE = (
-    select(func.count(), func.sum(size_of(NODE.columns))).where(_n.owner == bindparam("owner")),
+_OWNED_ROWS = (
+    select(func.count()).select_from(_OWNED.subquery("owned")),
+    *(select(func.count()).where(table.c.node.in_(_OWNED)) for table in (schema.ports, schema.portgroups)),
+)
+_OWNED_BYTES = (
+    select(func.sum(size_of(NODE.columns))).where(_n.owner == bindparam("owner")),
     *(
-        select(func.count(), func.sum(size_of(table.columns))).where(table.c.node.in_(_OWNED))
+        select(func.sum(size_of(table.columns))).where(table.c.node.in_(_OWNED))
         for table in (schema.ports, schema.portgroups, schema.inspection_data)
     ),
 )
