@@ -137,6 +137,9 @@ def rows_read(connection: Connection, text: str, values: Any) -> Iterator[tuple[
     """Yield the tables that the statement reads without an index, with the number of rows; SQLite says all."""
     tables = {alias: table for table, alias in re.findall(r"(\w+) AS (\w+)", text)}
     given = tuple(values) if isinstance(values, list) else values
+    if connection.dialect.name == "postgresql" and isinstance(given, tuple):  # as libpq takes it
+        text = re.sub(r"\$(\d+)", r"%(p\1)s", text.replace("%", "%%"))
+        given = {f"p{number}": value for number, value in enumerate(given, 1)}
     match connection.dialect.name:
         case "sqlite":
             for *_, detail in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given):

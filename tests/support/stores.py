@@ -29,7 +29,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db import Queue, Store
 from ferroscope.db.engine import build_engine
-from ferroscope.db.executor import CompiledStatements
+from ferroscope.db.session import CompiledStatements
 from ferroscope.db.spellings import NOW
 from ferroscope.db.sqlite import SqliteConnection
 from ferroscope.runtime.system import SystemClock

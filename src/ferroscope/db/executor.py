@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from sqlalchemy import URL, Connection, Dialect, Engine
+from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.config.options import DatabaseSettings
 
@@ -122,50 +121,3 @@ def execute(connection: Connection, statement: str) -> None:
         raise DBAPIError.instance(
             statement, None, exc, dialect.loaded_dbapi.Error, connection_invalidated=gone, dialect=dialect
         ) from exc
-
-
-# The constant statements of this package, compiled once to a text for the driver.
-#
-# An inspection executes about sixty statements, and a third of its total cost was SQLAlchemy's work on each execution.
-# Statements whose shape varies (lists with filters, ``IN`` with a list) are executed by SQLAlchemy. See ``session``.
-
-Parameters = dict[str, Any]
-
-# Far more than there are statements; the limit keeps the cache finite whatever queries clients send.
-_MAX_COMPILED: Final = 2048
-
-
-class Compiled(msgspec.Struct, frozen=True):
-    """A statement as the driver executes it, with the names of its values by position, if it does not take names."""
-
-    text: str
-    positions: tuple[str, ...] | None
-    defaults: dict[str, Any]
-    answers: bool  # whether it returns rows; asking the driver may cost more than reading them
-
-
-class CompiledStatements:
-    """A cache of the compiled statements of one engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.dialect: Dialect = engine.dialect
-        # The statement is kept too: its ``id`` is the key, and could be reused after it was freed.
-        self.compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
-
-    def compile(self, statement: ClauseElement, parameters: Parameters) -> Compiled:
-        """Compile ``statement`` for parameters of these names, and keep it."""
-        compiled: Any = statement.compile(dialect=self.dialect, column_keys=list(parameters))
-        defaults = {
-            name: value for name, value in compiled.params.items() if name not in parameters and value is not None
-        }
-        absent = {name: None for name in compiled.params if name not in parameters}
-        positions = tuple(compiled.positiontup) if compiled.positional else None
-        compiled_statement = Compiled(str(compiled), positions, absent | defaults, _answers(statement))
-        if len(self.compiled) >= _MAX_COMPILED:
-            self.compiled.clear()
-        self.compiled[id(statement), tuple(parameters)] = (statement, compiled_statement)
-        return compiled_statement
-
-
-def _answers(statement: Any) -> bool:
-    return bool(statement.is_select or getattr(statement, "_returning", ()))

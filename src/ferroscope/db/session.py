@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import structlog
-from sqlalchemy import Connection, Dialect
+from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -25,7 +25,7 @@ from ferroscope.contracts.errors import LostUpdateError
 from ferroscope.contracts.store import NO_CALL, CallContext
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
-from ferroscope.db.executor import CommandError, CompiledStatements, Parameters, Rows, Send, SqlCommand
+from ferroscope.db.executor import CommandError, Rows, Send, SqlCommand
 from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
 
@@ -36,7 +36,49 @@ _log = structlog.get_logger(__name__)
 Check = Callable[["Answer"], None]
 Failed = Callable[[IntegrityError], Exception]
 
+# The constant statements of this package, compiled once to a text for the driver.
+#
+# An inspection executes about sixty statements, and a third of its total cost was SQLAlchemy's work on each execution.
+# Statements whose shape varies (lists with filters, ``IN`` with a list) are executed by SQLAlchemy.
+
+Parameters = dict[str, Any]
 NOTHING: Final[Parameters] = {}
+# Far more than there are statements; the limit keeps the cache finite whatever queries clients send.
+_MAX_COMPILED: Final = 2048
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """A statement as the driver executes it, with the names of its values by position, if it does not take names."""
+
+    text: str
+    positions: tuple[str, ...] | None
+    defaults: dict[str, Any]
+    answers: bool  # whether it returns rows; asking the driver may cost more than reading them
+
+
+class CompiledStatements:
+    """A cache of the compiled statements of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        numbered: Any = type(engine.dialect)
+        # ``postgresql.send`` calls libpq, which numbers parameters.
+        self.dialect = numbered(paramstyle="numeric_dollar") if engine.dialect.driver == "psycopg" else engine.dialect
+        # The statement is kept too: its ``id`` is the key, and could be reused after it was freed.
+        self.compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
+
+    def compile(self, statement: Any, parameters: Parameters) -> Compiled:
+        """Compile ``statement`` for parameters of these names, and keep it."""
+        compiled = statement.compile(dialect=self.dialect, column_keys=list(parameters))
+        compiled_statement = Compiled(
+            text=str(compiled),
+            positions=tuple(compiled.positiontup) if compiled.positional else None,
+            defaults={name: value for name, value in compiled.params.items() if name not in parameters},
+            answers=bool(statement.is_select or getattr(statement, "_returning", ())),
+        )
+        if len(self.compiled) >= _MAX_COMPILED:
+            self.compiled.clear()
+        self.compiled[id(statement), tuple(parameters)] = (statement, compiled_statement)
+        return compiled_statement
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -78,7 +120,7 @@ class PendingAnswer(SqlCommand, eq=False):
 _REMOVED: Final = object()
 
 
-class Written:
+class Written(msgspec.Struct):
     """The rows that a transaction has written. A row's ``mark`` differs after each write: its version, or its time.
 
     A struct that was read before the same transaction wrote its row must not be written. The version alone would report
@@ -86,8 +128,7 @@ class Written:
     would be reverted in silence. Such a write is a mistake in the program, so it is raised where it is made.
     """
 
-    def __init__(self) -> None:
-        self._marks: dict[tuple[str, str], object] = {}
+    _marks: dict[tuple[str, str], object] = {}
 
     def check(self, kind: str, uuid: str, mark: object) -> None:
         """Raise ``LostUpdateError`` if a struct with this mark is older than what this transaction wrote."""

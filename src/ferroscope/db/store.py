@@ -33,9 +33,9 @@ from ferroscope.core.notification import Subscription
 from ferroscope.db import executor, sqlite
 from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open, to_unavailable_error
-from ferroscope.db.executor import CompiledStatements, database_of
+from ferroscope.db.executor import database_of
 from ferroscope.db.replication import FOLLOWS, POSITION, Memory
-from ferroscope.db.session import Shared
+from ferroscope.db.session import CompiledStatements, Shared
 from ferroscope.db.sqlite_writers import SqliteWriters
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import KeyRing
