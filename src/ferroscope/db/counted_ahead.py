@@ -9,8 +9,8 @@ from sqlalchemy import bindparam, delete, func, select
 
 from ferroscope.core import json_safety
 from ferroscope.db import schema
+from ferroscope.db.mapping import upsert
 from ferroscope.db.session import Repository
-from ferroscope.db.spellings import upsert
 
 T = TypeVar("T")
 

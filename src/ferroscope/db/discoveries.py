@@ -13,10 +13,9 @@ from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.lookup import RefusedCaller, Rejection
 from ferroscope.core.states import Provision
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper, one_of, padded, several
+from ferroscope.db.mapping import Mapper, one_of, padded, several, upsert
 from ferroscope.db.nodes import Addresses
 from ferroscope.db.session import Repository
-from ferroscope.db.spellings import upsert
 
 _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
@@ -16,6 +17,20 @@ KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_
 # A server that works has ended a statement at its time limit. Callers of a silent server are told soon after that.
 ANSWER_GRACE_SECONDS: Final = 0.5
 
+# The clock of each database, in seconds since the epoch.
+NOW: Final = {
+    "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    "mysql": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
+    "mariadb": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
+}
+# The maximum number of bytes to send as one value. Within a packet of MariaDB: PyMySQL sends bytes as hexadecimal.
+LARGEST_VALUE: Final = {
+    "sqlite": sys.maxsize,
+    "postgresql": sys.maxsize,
+    "mysql": 4 * 1024 * 1024,
+    "mariadb": 4 * 1024 * 1024,
+}
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
 Send = Callable[[Connection, Sequence["SqlCommand"]], list[Result]]

@@ -31,9 +31,9 @@ from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import TERMINAL, State
 from ferroscope.core.values import new_uuid, storable
 from ferroscope.db import mapping, schema
-from ferroscope.db.mapping import Mapper, one_of, page, several, sizes
+from ferroscope.db.executor import LARGEST_VALUE
+from ferroscope.db.mapping import Mapper, one_of, page, several, sizes, upsert
 from ferroscope.db.session import Repository
-from ferroscope.db.spellings import LARGEST_VALUE, upsert
 
 INSPECTION = Mapper(Inspection, schema.inspections)
 
@@ -331,19 +331,13 @@ class InspectionData(Repository):
         # A value that exceeds the database's packet size is written in pieces: the first replaces the stored content,
         # the others are appended to it in the same transaction.
         size = LARGEST_VALUE[self._tx.dialect.name]
-        rows, rests = [], []
+        replace = upsert(self._tx.dialect.name, schema.inspection_data)
         for part, packed in parts.items():
-            key = {"inspection": inspection, "part": part}
-            first = packed[:size]
-            rows.append(key | {"node": node, "codec": _CODEC, "content": first, "created_at": self._tx.now})
-            rests += [
-                {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
-                for start in range(size, len(packed), size)
-            ]
-        for row in rows:
-            self._tx.ask(upsert(self._tx.dialect.name, schema.inspection_data), row)
-        for rest in rests:
-            self._tx.ask(_APPEND_PART, rest)
+            row = {"inspection": inspection, "part": part, "node": node, "codec": _CODEC, "content": packed[:size]}
+            self._tx.ask(replace, row | {"created_at": self._tx.now})
+            for start in range(size, len(packed), size):
+                more = {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
+                self._tx.ask(_APPEND_PART, more)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
         """Return the parts that are stored in the database; for other parts see ``Objects``."""

@@ -19,8 +19,8 @@ from ferroscope.contracts.store import Channel
 from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
 from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
+from ferroscope.db.mapping import db_now, upsert
 from ferroscope.db.session import Repository
-from ferroscope.db.spellings import db_now, upsert
 
 _l = schema.leases.c
 _NO_TOKEN: Final = ""
@@ -184,7 +184,7 @@ class Leases(Repository):
     def release(self, proof: LeaseProof) -> None:
         """Release the lease, so that a successor need not wait for it to expire; ``LeaseLostError``."""
         self._mine(_RELEASE, proof, {})
-        self._tx.wake(Channel.LEASES)
+        self._tx.woken.add(Channel.LEASES)
 
     def hold(self, proof: LeaseProof) -> None:
         """Fence: no newer epoch can be issued before the end of this transaction.

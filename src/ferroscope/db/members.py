@@ -10,9 +10,8 @@ from ferroscope.contracts.store import Channel
 from ferroscope.core.losses import GAP_SHARE
 from ferroscope.core.model import Member
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper
+from ferroscope.db.mapping import Mapper, db_now
 from ferroscope.db.session import Repository
-from ferroscope.db.spellings import db_now
 
 _MEMBER = Mapper(Member, schema.members)
 
@@ -64,8 +63,8 @@ class Members(Repository):
         """
         self._tx.run(_DIE if died else _LEAVE, {"_id": ident})
         self._tx.run(_FREE_LEASES, {"_holder": ident})
-        self._tx.wake(Channel.REQUESTS)
-        self._tx.wake(Channel.LEASES)
+        self._tx.woken.add(Channel.REQUESTS)
+        self._tx.woken.add(Channel.LEASES)
 
     def list(self, *, left: bool = False) -> Sequence[Member]:
         """Return all members, including dead ones that have not been forgotten yet; ``left``: and those that left."""

@@ -9,7 +9,7 @@ from operator import ne
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Select, Table, bindparam, delete, func, insert, or_, select, update
 
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.store import Later, Query, Usage
@@ -22,10 +22,9 @@ from ferroscope.db import mapping, schema
 from ferroscope.db import secrets as node_secrets
 from ferroscope.db.errors import conflict
 from ferroscope.db.inspections import INSPECTION
-from ferroscope.db.mapping import Mapper, narrowed, one_of, padded, page, several, size_of, sizes
+from ferroscope.db.mapping import Mapper, narrowed, one_of, padded, page, several, size_of, sizes, upsert
 from ferroscope.db.ports import Macs
 from ferroscope.db.session import Answer, PendingAnswer, Repository
-from ferroscope.db.spellings import upsert
 
 NODE = Mapper(Node, schema.nodes)
 
@@ -33,7 +32,9 @@ _n = schema.nodes.c
 _INSERT_NODE = insert(schema.nodes)
 _BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("ident"))
 _BY_NAME = select(*NODE.columns).where(_n.name == bindparam("ident"))
-# lock -> (statements for a name, statements for what looks like a UUID), to be tried in order.
+# A name may be as long.
+_UUID_CHARACTERS: Final = 36
+# lock -> (statements for a name, statements for what is as long as a UUID), to be tried in order.
 _SELECT_NODE = {
     False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
     True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
@@ -74,10 +75,6 @@ def _narrow(mapper: Mapper[Node]) -> tuple[Select[Any], Select[Any]]:
     return chosen.where(_n.uuid == bindparam("ident")), chosen.where(_n.name == bindparam("ident"))
 
 
-def _is_uuid(ident: str) -> bool:
-    return len(ident) == 36 and ident.count("-") == 4
-
-
 class Nodes(Repository):
     """The registry of nodes.
 
@@ -104,19 +101,19 @@ class Nodes(Repository):
         ``lock`` prevents other transactions from changing it before this one has ended. ``ahead`` asks for what will be
         needed beside it, by its UUID; it is not called for a name.
         """
-        for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
+        for statement in _SELECT_NODE[lock][len(ident) == _UUID_CHARACTERS]:
             asked = self._tx.ask(statement, {"ident": ident})
             if ahead is not None and statement is _SELECT_NODE[lock][True][0]:
                 ahead(ident)
-            row = asked.answer().first()
-            if row is not None:
-                return self._read(row, lock=lock)
+            rows = asked.answer().rows
+            if rows:
+                return self._read(rows[0], lock=lock)
         raise NotFoundError("node", ident)
 
     def show(self, ident: str, fields: frozenset[str]) -> Node:
         """Return the node with this UUID or name, with these fields only; ``NotFoundError``."""
         mapper: Mapper[Node] = narrowed(NODE, fields)
-        for statement in _narrow(mapper)[not _is_uuid(ident) :]:
+        for statement in _narrow(mapper)[len(ident) != _UUID_CHARACTERS :]:
             row = self._tx.run(statement, {"ident": ident}).first()
             if row is not None:
                 return mapper.from_row(row)
@@ -259,7 +256,7 @@ _OWNED_BYTES = (
 
 # The indexes.
 
-_p, _b, _m = schema.ports.c, schema.bmc_addresses.c, schema.machine_macs.c
+_b = schema.bmc_addresses.c
 _NODE_BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("uuid"))
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _CALLED_DAYS: Final = 30 * 86400.0
@@ -270,28 +267,21 @@ _c = schema.callers.c
 _CALLS_OF = select(_c.at).where(_c.node == bindparam("_node"))
 _FORGET_CALLERS = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_until"))
 _BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
+_AWAITED = or_(*(_n.state == state for state in sorted(AWAITED)))
+_CALLERS = select(*NODE.columns).where(_n.uuid.in_(select(_c.node).where(_c.source == bindparam("source"))), _AWAITED)
 
 
-@lru_cache(maxsize=16)
-def _by_mac(addresses: int) -> Select[Any]:
-    owners = select(_p.node).where(one_of(_p.address, "address", addresses))
-    return select(*NODE.columns).where(_n.uuid.in_(owners))
+@lru_cache(maxsize=64)
+def _select_addresses(table: Table, key: str, number: int) -> Select[Any]:
+    """Return what selects (address, node) of the rows with one of so many values of the key."""
+    return select(table.c.address, table.c.node).where(one_of(table.c[key], key, number))
 
 
-@lru_cache(maxsize=16)
-def _by_machine(addresses: int) -> Select[Any]:
-    owners = select(_m.node).where(one_of(_m.address, "address", addresses))
-    return select(*NODE.columns).where(_n.uuid.in_(owners))
-
-
-@lru_cache(maxsize=16)
-def _port_macs(addresses: int) -> Select[Any]:
-    return select(_p.address, _p.node).where(one_of(_p.address, "address", addresses))
-
-
-@lru_cache(maxsize=16)
-def _machine_macs(addresses: int) -> Select[Any]:
-    return select(_m.address, _m.node).where(one_of(_m.address, "address", addresses))
+@lru_cache(maxsize=64)
+def _select_owners(table: Table, addresses: int, *, awaited: bool = False) -> Select[Any]:
+    """Return what selects the nodes with one of so many addresses; ``awaited``: only those that wait for a callback."""
+    owners = select(table.c.node).where(one_of(table.c.address, "address", addresses))
+    return select(*NODE.columns).where(_n.uuid.in_(owners), *((_AWAITED,) if awaited else ()))
 
 
 # Only the current inspection of a node counts. After it has ended, the digest of its secret is stored.
@@ -300,31 +290,6 @@ _BY_SECRET = (
     .select_from(schema.inspections.join(schema.nodes, _n.uuid == _i.node))
     .where(one_of(_i.secret, "secret", 2), _n.inspection == _i.uuid)
 )
-
-
-@lru_cache(maxsize=16)
-def _addresses_of(nodes: int) -> Select[Any]:
-    return select(_b.node, _b.address).where(one_of(_b.node, "node", nodes))
-
-
-@lru_cache(maxsize=16)
-def _owners(addresses: int) -> Select[Any]:
-    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
-    return select(*NODE.columns).where(_n.uuid.in_(owners))
-
-
-@lru_cache(maxsize=1)
-def _callers() -> Select[Any]:
-    callers = select(_c.node).where(_c.source == bindparam("source"))
-    awaited = or_(*(_n.state == state for state in sorted(AWAITED)))
-    return select(*NODE.columns).where(_n.uuid.in_(callers), awaited)
-
-
-@lru_cache(maxsize=16)
-def _by_bmc(addresses: int) -> Select[Any]:
-    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
-    awaited = or_(*(_n.state == state for state in sorted(AWAITED)))
-    return select(*NODE.columns).where(_n.uuid.in_(owners), awaited)
 
 
 class Addresses(Repository):
@@ -338,10 +303,14 @@ class Addresses(Repository):
         macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
         parameters = several("address", macs)
         uuid_query = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
-        mac_query = self._tx.ask(_by_mac(len(macs)), parameters) if macs else None
-        port_query = self._tx.ask(_port_macs(len(macs)), parameters) if macs else None
-        machine_query = self._tx.ask(_machine_macs(len(macs)), parameters) if macs else None
-        bmc_query = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
+        mac_query = port_query = machine_query = bmc_query = None
+        if macs:
+            mac_query = self._tx.ask(_select_owners(schema.ports, len(macs)), parameters)
+            port_query = self._tx.ask(_select_addresses(schema.ports, "address", len(macs)), parameters)
+            machine_query = self._tx.ask(_select_addresses(schema.machine_macs, "address", len(macs)), parameters)
+        if addresses:
+            statement = _select_owners(schema.bmc_addresses, len(addresses), awaited=True)
+            bmc_query = self._tx.ask(statement, several("address", addresses))
         secrets = several("secret", (secret, ended_secret(secret))) if secret else {}
         secret_query = self._tx.ask(_BY_SECRET, secrets) if secrets else None
         by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
@@ -349,7 +318,7 @@ class Addresses(Repository):
         matches = _pairs(machine_query) | _pairs(port_query)
         discovered = set(matches.values()) - {node.uuid for node in by_mac}
         if discovered:
-            owners = self._find(_by_machine(len(macs)), parameters)
+            owners = self._find(_select_owners(schema.machine_macs, len(macs)), parameters)
             by_mac += [node for node in owners if node.uuid in discovered]
         proven = list(secret_query.answer()) if secret_query is not None else []
         return Candidates(
@@ -370,8 +339,8 @@ class Addresses(Repository):
         for start in range(0, len(macs), MAX_MACS):
             part = padded(macs[start : start + MAX_MACS])
             parameters = several("address", part)
-            owned.update(_pairs(self._tx.ask(_port_macs(len(part)), parameters)))
-            owned.update(_pairs(self._tx.ask(_machine_macs(len(part)), parameters)))
+            for table in (schema.ports, schema.machine_macs):
+                owned.update(_pairs(self._tx.ask(_select_addresses(table, "address", len(part)), parameters)))
         return owned
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
@@ -393,7 +362,8 @@ class Addresses(Repository):
             return {}
         uuids = padded(nodes)
         stored: dict[str, list[str]] = {}
-        for node, address in self._tx.run(_addresses_of(len(uuids)), several("node", uuids)):
+        statement = _select_addresses(schema.bmc_addresses, "node", len(uuids))
+        for address, node in self._tx.run(statement, several("node", uuids)):
             stored.setdefault(node, []).append(address)
         return stored
 
@@ -402,7 +372,7 @@ class Addresses(Repository):
         if not bmc_addresses:
             return []
         addresses = padded(bmc_addresses)
-        return self._find(_owners(len(addresses)), several("address", addresses))
+        return self._find(_select_owners(schema.bmc_addresses, len(addresses)), several("address", addresses))
 
     def sharing(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """Return, for each of these nodes that has any, the other nodes with one of its BMC addresses."""
@@ -434,7 +404,7 @@ class Addresses(Repository):
 
     def callers(self, source: str) -> Sequence[Node]:
         """Return the nodes that wait for a callback and whose machines have called from this address before."""
-        return self._find(_callers(), {"source": source}) if source else []
+        return self._find(_CALLERS, {"source": source}) if source else []
 
 
 def _pairs(pending: PendingAnswer | None) -> dict[str, str]:

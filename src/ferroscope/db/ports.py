@@ -70,7 +70,7 @@ class Macs(Repository):
     def changed(self, node: str, *, booting: bool) -> None:
         """Record that the node's MACs may boot, or no longer may, from this transaction on."""
         asked = self._asked.pop(node, None) or self._tx.ask(_PORTS_OF, {"node": node})
-        ports = [(uuid, mac) for uuid, mac in asked.answer()]
+        ports = asked.answer().rows
         self._note(ports)
         self._publish(Channel.ALLOW, "add" if booting else "remove", ports)
         self._publish(Channel.DENY, "remove" if booting else "add", ports)
@@ -95,7 +95,7 @@ class Macs(Repository):
 
     def removed_with(self, node: str) -> None:
         """Record that all ports of the node are about to be removed."""
-        self.removed([(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})])
+        self.removed(self._tx.run(_PORTS_OF, {"node": node}).rows)
 
     def _note(self, ports: Sequence[tuple[str, str]]) -> None:
         mapping.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
@@ -103,10 +103,10 @@ class Macs(Repository):
     def _publish(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
         """Publish ``action port-uuid mac`` for each port, or only the channel's name if there are many."""
         if len(ports) > _MAX_NAMED:
-            self._tx.wake(channel)
+            self._tx.woken.add(channel)
         else:
             for uuid, mac in ports:
-                self._tx.wake(f"{channel} {action} {uuid} {mac}")
+                self._tx.woken.add(f"{channel} {action} {uuid} {mac}")
 
     def since(self, seq: int, limit: int) -> Sequence[MacChange]:
         """Return the changes with greater numbers than ``seq``, in order; see ``core.boot_macs.ChangeWindow``."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
@@ -27,8 +27,16 @@ from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 from sqlalchemy import URL, Connection, Engine, event
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, CommandError, Result, SqlCommand, begins
-from ferroscope.db.spellings import NOW
+from ferroscope.db.executor import (
+    ANSWER_GRACE_SECONDS,
+    COMMIT,
+    KEEPALIVE,
+    NOW,
+    CommandError,
+    Result,
+    SqlCommand,
+    begins,
+)
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
 NOTIFY_CHANNEL: Final = "ferroscope"
@@ -173,15 +181,8 @@ def _connection_type(answer_timeout: float) -> Any:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.answer_timeout = answer_timeout
-            self._socket = select.poll()
-            self._socket.register(self.pgconn.socket, select.POLLIN)
-
-        def wait_until_readable(self, deadline: float) -> None:
-            """Return when the server has sent something; ``OperationalError`` at this time of the monotonic clock."""
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._socket.poll(left * 1000):
-                self.pgconn.finish()  # a late answer must not be read as the next statement's
-                raise psycopg.OperationalError(f"the server has not answered for {answer_timeout:g} s")
+            self.socket = select.poll()
+            self.socket.register(self.pgconn.socket, select.POLLIN)
 
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             try:
@@ -262,7 +263,7 @@ def send(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]
         except psycopg.OperationalError as exc:
             # psycopg says that there is no pipeline, even if the server has closed the connection.
             raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
-        _read(driver, info, commands, preparing, results)
+        _read(driver, info, commands, preparing, _answers(driver), results)
         if UNREPLICATED in info:
             # The wait for the synchronous standby was cancelled. The server has committed, and says so, but a fail-over
             # would discard the commit: it must not be acknowledged.
@@ -336,17 +337,16 @@ def _read(
     info: dict[str, Any],
     commands: Sequence[SqlCommand],
     preparing: list[_Prepared | None],
+    answers: Iterator[Any],
     results: list[Result],
 ) -> None:
     """Add the result of each statement; raise psycopg's error of the first one that failed or was not answered."""
-    answered, lost = _answers(driver)
-    answers = iter(answered)
     transformer = info.get("transformer") or info.setdefault("transformer", Transformer(driver))
     for place, command in enumerate(commands):
         for is_answer in (False, True) if preparing[place] is not None else (True,):
-            received = next(answers, None)
-            if received is None:
-                raise lost or psycopg.OperationalError("the server has not answered")
+            received = next(answers)
+            if isinstance(received, Exception):
+                raise received
             result = received[0]
             if result.status not in _DONE:
                 raise errors.error_from_result(result)
@@ -359,8 +359,8 @@ def _read(
         results.append((rows, result.command_tuples or 0))
 
 
-def _answers(driver: Any) -> tuple[list[Any], psycopg.OperationalError | None]:
-    """Return the results of each statement, and why the rest is missing: what was answered before counts."""
+def _answers(driver: Any) -> Iterator[Any]:
+    """Return the results of each statement, and then why the rest is missing: what was answered before counts."""
     pgconn, answers, results = driver.pgconn, list[Any](), list[Any]()
     deadline = time.monotonic() + driver.answer_timeout
     try:
@@ -368,17 +368,21 @@ def _answers(driver: Any) -> tuple[list[Any], psycopg.OperationalError | None]:
             driver.wait(generators.send(pgconn))
         while True:
             while pgconn.is_busy():
-                driver.wait_until_readable(deadline)
+                left = deadline - time.monotonic()
+                if left <= 0 or not driver.socket.poll(left * 1000):
+                    pgconn.finish()  # a late answer must not be read as the next statement's
+                    late = f"the server has not answered for {driver.answer_timeout:g} s"
+                    raise psycopg.OperationalError(late)  # noqa: TRY301  # as if libpq had raised it
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
                 answers.append(results)
                 results = []
             elif result.status == _SYNCED:
-                return answers, None
+                return iter(answers)
             else:
                 results.append(result)
     except psycopg.OperationalError as exc:
         if any(result.status == _FAILED for result in results):  # it says why the session has ended
             answers.append(results)
-        return answers, exc
+        return iter([*answers, exc])

@@ -21,9 +21,8 @@ from ferroscope.core.model import Claim, Request
 from ferroscope.core.states import Event
 from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper
+from ferroscope.db.mapping import Mapper, db_now
 from ferroscope.db.session import Answer, Repository
-from ferroscope.db.spellings import db_now
 
 REQUEST = Mapper(Request, schema.requests)
 
@@ -104,7 +103,7 @@ class Requests(Repository):
         lane = lane_of(request.event)
         row["lane"], row["priority"] = lane, priority_of(request.event)
         self._tx.ask(_INSERT, row)
-        self._tx.wake(REQUESTS_OF[lane])
+        self._tx.woken.add(REQUESTS_OF[lane])
         return None
 
     def claimed(self, claim: Claim) -> None:
@@ -235,12 +234,14 @@ class Receipts(Repository):
         if receipt.instead and not receipt.written:
             self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_require_replaced, ident))
         else:
-            self._insert(ident, receipt.call, receipt.kept, void=False)
+            row = {"_id": ident, "_call": receipt.call, "_void": False, "_kept": receipt.kept}
+            self._tx.ask(_ADD_RECEIPT, row, failed=lambda _: RepeatedCallError(ident))
         return ident
 
-    def void(self, ident: str, call: str, kept: float) -> None:
+    def void(self, ident: str, receipt: Receipt) -> None:
         """Prevent any later commit under this ID; ``RepeatedCallError`` if there was one already."""
-        self._insert(ident, call, kept, void=True)
+        row = {"_id": ident, "_call": receipt.call, "_void": True, "_kept": receipt.kept}
+        self._tx.ask(_ADD_RECEIPT, row, failed=lambda _: RepeatedCallError(ident))
 
     def answered(self, ident: str, status: int, reply: str | None) -> None:
         """Add the response to a receipt."""
@@ -259,10 +260,6 @@ class Receipts(Repository):
         if ids:
             self._tx.connection.execute(update(schema.receipts).where(_t.id.in_(ids)).values(reply=None))
         return len(ids)
-
-    def _insert(self, ident: str, call: str, kept: float, *, void: bool) -> None:
-        row = {"_id": ident, "_call": call, "_void": void, "_kept": kept}
-        self._tx.ask(_ADD_RECEIPT, row, failed=lambda _: RepeatedCallError(ident))
 
 
 _AUDIT_EVENT: Final = Mapper(AuditEvent, schema.audit)

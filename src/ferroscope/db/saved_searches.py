@@ -8,9 +8,8 @@ from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.saved_search import SavedSearch
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper
+from ferroscope.db.mapping import Mapper, upsert
 from ferroscope.db.session import Repository
-from ferroscope.db.spellings import upsert
 
 _SAVED = Mapper(SavedSearch, schema.saved_searches)
 _s = schema.saved_searches.c

@@ -14,8 +14,8 @@ from ferroscope.core.model import Node
 from ferroscope.core.node import STORED
 from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replace_values
 from ferroscope.db import schema
+from ferroscope.db.mapping import upsert
 from ferroscope.db.session import Repository, Session
-from ferroscope.db.spellings import upsert
 
 FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
 _k = schema.secret_keys.c

@@ -25,8 +25,8 @@ from ferroscope.contracts.errors import LostUpdateError
 from ferroscope.contracts.store import NO_CALL, CallContext
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
+from ferroscope.db.connections import Memory
 from ferroscope.db.executor import CommandError, Rows, Send, SqlCommand
-from ferroscope.db.replication import Memory
 from ferroscope.secrets.keys import KeyRing
 
 R = TypeVar("R")
@@ -72,7 +72,7 @@ class CompiledStatements:
         compiled_statement = Compiled(
             text=str(compiled),
             positions=tuple(compiled.positiontup) if compiled.positional else None,
-            defaults={name: value for name, value in compiled.params.items() if name not in parameters},
+            defaults={} if compiled.params.keys() <= parameters.keys() else dict(compiled.params),
             answers=bool(statement.is_select or getattr(statement, "_returning", ())),
         )
         if len(self.compiled) >= _MAX_COMPILED:
@@ -204,8 +204,8 @@ class Session:
     """A transaction on ``connection``; the statements of ``opening`` begin it.
 
     On commit, ``begun`` are added to the process's claims and ``ended`` are removed. The messages in ``woken`` are
-    published, ``transitions`` and ``hardware_changes`` are reported to the meter, and the process's memory keeps the
-    ``epochs`` of leases.
+    published: the name of a channel, and what may follow it. ``transitions`` and ``hardware_changes`` are reported to
+    the meter, and the process's memory keeps the ``epochs`` of leases.
     """
 
     now = _BeginTime()  # in seconds since the epoch
@@ -279,18 +279,6 @@ class Session:
         pending = self.ask(statement, parameters, failed=failed)
         self.flush()
         return pending.received
-
-    def moved(self, moved: Moved) -> None:
-        """Report this transition of a node if and when the transaction commits."""
-        self.transitions.append(moved)
-
-    def hardware_changed(self, changes: Sequence[ChangeView]) -> None:
-        """Report these differences from the previous inspection if and when the transaction commits."""
-        self.hardware_changes.extend(changes)
-
-    def wake(self, channel: str) -> None:
-        """Publish on ``channel`` if and when this transaction commits; details may follow its name."""
-        self.woken.add(channel)
 
     def end(self, closing: Sequence[SqlCommand], position: str = "") -> int | None:
         """Send the buffered statements and ``closing``, which begins with COMMIT; nothing if there were no statements.

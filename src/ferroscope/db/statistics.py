@@ -17,9 +17,9 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.inspections import INSPECTION
+from ferroscope.db.mapping import Whole
 from ferroscope.db.search import windows
 from ferroscope.db.session import Repository
-from ferroscope.db.spellings import Whole
 
 _nodes, _r = schema.nodes.c, schema.requests.c
 _BACKLOG = (

@@ -21,7 +21,6 @@ from ferroscope.db.outbox import Outbox
 from ferroscope.db.ports import Macs, Ports
 from ferroscope.db.ranking import Ranking
 from ferroscope.db.records import ChassisRecords, Portgroups, Remediations
-from ferroscope.db.replication import GALERA
 from ferroscope.db.requests import AuditLog, Receipts, Requests
 from ferroscope.db.rules import Expectations, Rules
 from ferroscope.db.saved_searches import SavedSearches
@@ -67,13 +66,6 @@ class Transaction(Session):
     failover_nodes = FirstUse(FailoverNodes)
     web_sessions = FirstUse(WebSessions)
     saved_searches = FirstUse(SavedSearches)
-
-    def write_rest(self) -> None:
-        """Buffer what its repositories write before the commit."""
-        if "journal" in self.__dict__:
-            self.journal.write_rest()
-        if GALERA in self.info and "nodes" in self.__dict__:
-            self.nodes.write_locked()
 
     def require(self, proof: LeaseProof) -> None:
         """Hold a lease that the caller requires; ``StaleLeaseError``."""
