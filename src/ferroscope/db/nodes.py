@@ -187,10 +187,12 @@ class Nodes(Repository):
     def _changes(self, row: dict[str, Any], version: int) -> dict[str, Any]:
         """Return the columns that differ from what this transaction has read; all if it has not read this version."""
         stored = self._stored.get(row["uuid"], {})
-        unchanged = stored if stored.get("version") == version else {}
+        is_current = stored.get("version") == version
         # A row has the columns in the same order, whether it was read or written.
-        changed = compress(row.items(), map(ne, row.values(), unchanged.values())) if unchanged else row.items()
-        return {name: value for name, value in changed if name not in _FIXED}
+        changes = dict(compress(row.items(), map(ne, row.values(), stored.values())) if is_current else row)
+        for name in _FIXED:
+            changes.pop(name, None)
+        return changes
 
     def write_locked(self) -> None:
         """Write the nodes that are locked and have not been written; their contents stay the same."""
@@ -313,6 +315,7 @@ class Addresses(Repository):
             bmc_query = self._tx.ask(statement, several("address", addresses))
         secrets = several("secret", (secret, ended_secret(secret))) if secret else {}
         secret_query = self._tx.ask(_BY_SECRET, secrets) if secrets else None
+        self._tx.flush()
         by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
         # A port has precedence over a discovered machine that called with its MAC.
         matches = _pairs(machine_query) | _pairs(port_query)
