@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import compress
 from operator import ne
 from typing import Any, Final
@@ -130,11 +130,10 @@ class Nodes(Repository):
         inspection = self._tx.ask(_PRESENT_INSPECTION, {"ident": uuid})
 
         def get() -> tuple[Node, Inspection | None]:
-            present = inspection.answer().first()
-            row = node.answer().first()
-            if row is None:
+            present, rows = inspection.answer().rows, node.answer().rows
+            if not rows:
                 raise NotFoundError("node", uuid)
-            return self._read(row, lock=True), None if present is None else INSPECTION.from_row(present)
+            return self._read(rows[0], lock=True), INSPECTION.from_row(present[0]) if present else None
 
         return Later(get)
 
@@ -397,9 +396,10 @@ class Addresses(Repository):
             row = {"source": source, "node": node, "at": self._tx.now}
             self._tx.ask(upsert(self._tx.dialect.name, schema.callers), row)
             # As a check it costs no round trip: the node is written in the same transaction, and checked as well.
-            self._tx.ask(_CALLS_OF, {"_node": node}, check=lambda answer: self._forget_callers(node, answer.scalars()))
+            self._tx.ask(_CALLS_OF, {"_node": node}, check=partial(self._forget_callers, node))
 
-    def _forget_callers(self, node: str, times: Sequence[float]) -> None:
+    def _forget_callers(self, node: str, answer: Answer) -> None:
+        times = [at for (at,) in answer.rows]
         latest = sorted(times, reverse=True)[:MAX_CALLERS]
         until = max(latest[0] - _CALLED_DAYS, latest[-1] if len(latest) == MAX_CALLERS else 0.0)
         if min(times) < until:
