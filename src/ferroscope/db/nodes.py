@@ -322,7 +322,7 @@ class Addresses(Repository):
         if discovered:
             owners = self._find(_select_owners(schema.machine_macs, len(macs)), parameters)
             by_mac += [node for node in owners if node.uuid in discovered]
-        proven = list(secret_query.answer()) if secret_query is not None else []
+        proven = secret_query.received.rows if secret_query is not None else ()
         return Candidates(
             by_uuid=by_uuid[0] if by_uuid else None,
             by_mac=by_mac,
@@ -333,7 +333,7 @@ class Addresses(Repository):
         )
 
     def _find(self, statement: Select[Any], parameters: dict[str, Any]) -> list[Node]:
-        return _nodes(self._tx.ask(statement, parameters))
+        return [NODE.from_row(row) for row in self._tx.run(statement, parameters).rows]
 
     def select_owned(self, macs: Sequence[str]) -> set[str]:
         """Return the MACs among these that identify a node: by a port, or by its discovery."""
@@ -342,7 +342,7 @@ class Addresses(Repository):
             part = padded(macs[start : start + MAX_MACS])
             parameters = several("address", part)
             for table in (schema.ports, schema.machine_macs):
-                owned.update(_pairs(self._tx.ask(_select_addresses(table, "address", len(part)), parameters)))
+                owned.update(self._tx.run(_select_addresses(table, "address", len(part)), parameters).scalars())
         return owned
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
@@ -410,9 +410,9 @@ class Addresses(Repository):
         return self._find(_CALLERS, {"source": source}) if source else []
 
 
-def _pairs(pending: PendingAnswer | None) -> dict[str, str]:
-    return {} if pending is None else dict(pending.answer().rows)
+def _pairs(sent: PendingAnswer | None) -> dict[str, str]:
+    return {} if sent is None else dict(sent.received.rows)
 
 
-def _nodes(pending: PendingAnswer | None) -> list[Node]:
-    return [] if pending is None else [NODE.from_row(row) for row in pending.answer()]
+def _nodes(sent: PendingAnswer | None) -> list[Node]:
+    return [] if sent is None else [NODE.from_row(row) for row in sent.received.rows]
