@@ -19,7 +19,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.store import Clock
 from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.values import many
-from ferroscope.http_server.sources import TrustedProxies, group
+from ferroscope.http_server.sources import group
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
 _MAX_KEYS: Final = 20_000
@@ -69,15 +69,10 @@ class Buckets:
 
 
 class Callers:
-    """Determines the source of each call, and keeps a token bucket of failures for each source.
-
-    ``source`` and ``forwarded_host``: those of ``TrustedProxies``.
-    """
+    """Keeps a token bucket of failures for each source."""
 
     def __init__(self, settings: ApiSettings | None = None, *, burst: int = FAILURE_BURST) -> None:
         settings = settings or ApiSettings()
-        trusted = TrustedProxies(settings.trusted_proxies)
-        self.source, self.forwarded_host = trusted.source, trusted.host
         rate = settings.failure_rate
         self._failures = Buckets(rate, burst)
         self._floods = Buckets(rate * FLOOD_FACTOR, burst * FLOOD_FACTOR)

@@ -343,7 +343,8 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
     resources = {route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}
-    app = falcon.App(middleware=[Arrivals(context.process.new_uuid, context.access.hosts, resources)])
+    access = context.access
+    app = falcon.App(middleware=[Arrivals(context.process.new_uuid, access.hosts, access.proxies, resources)])
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT

@@ -9,12 +9,13 @@ closed. Used only by the server's thread.
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from ferroscope.config.options import ApiSettings
+from ferroscope.http_server.agreed import SOURCE
 from ferroscope.http_server.sources import TrustedProxies, group
 
 # File descriptors for everything except client connections: the database, BMCs, logs.
@@ -176,12 +177,13 @@ class OpenConnections:
             if not self._evict_idle(None):
                 return
 
-    def admit(self, environ: Mapping[str, Any]) -> str | None:
+    def admit(self, environ: dict[str, Any]) -> str | None:
         """Count a request that waits or runs for its source, until ``release``; return that source.
 
         None, and nothing is counted, if the source already has too many of them.
         """
-        source = group(self._trusted.source(environ))
+        environ[SOURCE] = address = self._trusted.source(environ)
+        source = group(address)
         count = self._requests_of.get(source, 0)
         if source and count >= self.limits.requests_per_source:
             return None

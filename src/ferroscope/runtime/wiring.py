@@ -197,11 +197,13 @@ def _control_access(
     from ferroscope.api.http.audit import Audit
     from ferroscope.api.http.context import AccessControl
     from ferroscope.api.rate_limit import Callers, RateLimiter
+    from ferroscope.http_server.sources import TrustedProxies
 
     return AccessControl(
         authentication=authentication,
         policy=policy,
         audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
+        proxies=TrustedProxies(settings.api.trusted_proxies),
         callers=Callers(settings.api),
         hosts=Hosts(known_names(settings)),
         admission=RateLimiter(settings.api, clock),

@@ -10,7 +10,7 @@ from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.api.auth.identity import ANYBODY, Identity, PasswordLogin
 from ferroscope.api.errors import TooManyError, UnauthorizedError
 from ferroscope.contracts.store import Clock
-from ferroscope.http_server.agreed import NAMES
+from ferroscope.http_server.agreed import NAMES, SOURCE
 
 _HEADERS: Final = {
     "authorization": "HTTP_AUTHORIZATION",
@@ -93,10 +93,6 @@ class Authentication:
             raise self._refusal(exc.message) from None
         raise self._refusal("The credentials are of a kind that is not enabled ([api] auth_strategy).")
 
-    def source(self, env: Mapping[str, Any]) -> str:
-        """Return the caller's address, "" if it is unknown."""
-        return self._failures.source(env)
-
     def claimed_name(self, env: Mapping[str, Any]) -> str:
         """Return the user whom the request's credentials name, right or wrong; "" if they name none."""
         headers = _credentials(env)
@@ -125,7 +121,7 @@ class Authentication:
     @contextmanager
     def _count_failures(self, env: Mapping[str, Any], name: str) -> Iterator[None]:
         """Count a failure to log in as ``name``; ``TooManyError`` if there were too many."""
-        source = self._failures.source(env)
+        source = env.get(SOURCE, "")
         if wait := self._failures.wait(source, name, self._clock.monotonic()):
             raise _too_many(wait)
         try:

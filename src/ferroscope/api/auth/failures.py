@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import ApiSettings
-from ferroscope.http_server.sources import TrustedProxies, group, parse
+from ferroscope.http_server.sources import group, parse
 
 # A password is worth more attempts to an attacker than a MAC address.
 BURST_FAILURES: Final = 20
@@ -39,15 +38,10 @@ class FailedLogins:
 
     def __init__(self, settings: ApiSettings) -> None:
         rate = settings.failure_rate
-        self._proxies = TrustedProxies(settings.trusted_proxies)
         self._names = Buckets(rate, BURST_FAILURES)
         self._sources = Buckets(rate, BURST_FAILURES)
         self._few = Buckets(rate * _MISTYPED_RATE, BURST_MISTYPED)
         self._others = Buckets(rate, BURST_FAILURES)
-
-    def source(self, env: Mapping[str, Any]) -> str:
-        """Return the caller's address; see ``TrustedProxies``."""
-        return self._proxies.source(env)
 
     def wait(self, source: str, name: str, now: float) -> int:
         """Return the seconds until this source may try another password of this name; 0: none."""

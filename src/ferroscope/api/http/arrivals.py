@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import falcon
@@ -28,14 +28,15 @@ from ferroscope.api.errors import ApiError, BadRequestError, MissingError
 from ferroscope.api.http import versions
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.config.options import Settings
-from ferroscope.http_server.agreed import HEADER
-from ferroscope.http_server.sources import parse
+from ferroscope.http_server.agreed import HEADER, SOURCE
+from ferroscope.http_server.sources import TrustedProxies, parse
 
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _STANDARD_HEADER: Final = "X-Openstack-Request-Id"
 _GLOBAL_ID: Final = "HTTP_X_OPENSTACK_REQUEST_ID"
 _GLOBAL_ID_FORM: Final = re.compile(r"req-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_REQUEST_ID: Final = "ferroscope.request_id"
+# The key of a request's ID in its WSGI environment.
+REQUEST_ID: Final = "ferroscope.request_id"
 # BMCs read images, and some BMCs do not send the header Host.
 _MEDIA: Final = "/v1/media/"
 # Callers of old microversions may add this suffix to a path. Source: the version history, 1.91.
@@ -53,11 +54,6 @@ _HEADER: Final = re.compile(
 _ANY: Final = "*"
 _LOOPBACK: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _HOSTS_FILE: Final = Path("/etc/hosts")
-
-
-def request_id(environ: Mapping[str, Any]) -> str:
-    """Return the ID of the request with this environ."""
-    return str(environ.get(_REQUEST_ID, ""))
 
 
 class MisdirectedError(ApiError):
@@ -133,13 +129,17 @@ class Arrivals:
     The ``bookmark`` links of the Bare Metal API are paths without ``/v1``.
     """
 
-    def __init__(self, new_uuid: Callable[[], str], hosts: Hosts, resources: Collection[str]) -> None:
-        self._new_uuid, self._hosts, self._resources = new_uuid, hosts, resources
+    def __init__(
+        self, new_uuid: Callable[[], str], hosts: Hosts, proxies: TrustedProxies, resources: Collection[str]
+    ) -> None:
+        self._new_uuid, self._hosts, self._proxies, self._resources = new_uuid, hosts, proxies, resources
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        """Give the request an ID, refuse other hosts and empty identifiers, and normalize the path."""
+        """Give the request an ID and its source, refuse other hosts and empty identifiers, and normalize the path."""
         environ = req.env
-        environ[_REQUEST_ID] = ident = f"req-{self._new_uuid()}"
+        environ[REQUEST_ID] = ident = f"req-{self._new_uuid()}"
+        if SOURCE not in environ:  # another server than ours
+            environ[SOURCE] = self._proxies.source(environ)
         structlog.contextvars.clear_contextvars()  # of the thread's previous call
         global_id = environ.get(_GLOBAL_ID)
         if global_id is not None and _GLOBAL_ID_FORM.fullmatch(global_id):
@@ -160,7 +160,7 @@ class Arrivals:
             _remove_suffix(req)
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, _resource: object, _ok: bool) -> None:
-        ident = req.env[_REQUEST_ID]
+        ident = req.env[REQUEST_ID]
         resp.set_header(HEADER, ident)
         resp.set_header(_STANDARD_HEADER, ident)
         structlog.contextvars.clear_contextvars()

@@ -21,8 +21,8 @@ from ferroscope.api import errors
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http import conditions, decoding, versions
-from ferroscope.api.http.arrivals import SAFE, SUFFIX, SUFFIX_REMOVED, request_id
-from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.arrivals import REQUEST_ID, SAFE, SUFFIX, SUFFIX_REMOVED
+from ferroscope.api.http.audit import IDENTITY, event_of, is_recorded
 from ferroscope.api.http.authorization import admit_by_body, admit_caller, admits_anybody
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Body, NoQuery, Reply, Route, RouteCall, Surface
@@ -31,12 +31,12 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, 
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
-from ferroscope.contracts.store import Query, Receipt, RepeatedCallError
+from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Query, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import Span, TracedCall
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
-from ferroscope.core.model import Inspection, LeaseProof
-from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
+from ferroscope.core.model import Inspection
+from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE, retries_after
 from ferroscope.http_server.file_part import FilePart
 from ferroscope.http_server.sources import group
 
@@ -55,8 +55,8 @@ Responder = Callable[..., None]
 class Exchange:
     """One call of a route and what the steps make of it: ``version``, ``identity``, ``call`` and others.
 
-    ``dialect`` decides the form of errors. ``source``: the caller's address, "" if unknown. ``cleanup`` ends what a
-    step began, after the handler.
+    ``dialect`` decides the form of errors. ``source``: the caller's address, "" if unknown. ``demands``: of the
+    handler's transactions. ``cleanup`` ends what a step began, after the handler.
     """
 
     def __init__(self, context: ApiContext, route: Route, req: falcon.Request, path: dict[str, str]) -> None:
@@ -65,16 +65,16 @@ class Exchange:
         self.req = req
         self.path = path
         self.introspection = arrives_at_introspection(context.settings, req)
-        self.dialect = _dialect(route, introspection=self.introspection)
-        self.source = context.access.callers.source(req.env)
+        is_old = route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and self.introspection)
+        self.dialect = INTROSPECTION if is_old else BARE_METAL
+        self.request_id: str = req.env.get(REQUEST_ID, "")
+        self.source: str = req.env.get(SOURCE, "")
         self.version: Version | None = None
         self.minor = 0
         self.identity = ANYBODY
         self.call: RouteCall[Any, Any]
         self.receipt: Receipt | None = None
-        self.lease: LeaseProof | None = None
-        self.traced: TracedCall | None = None
-        self.audit = CallAudit(context.access.audit, route.endpoint, ramdisk=route.ramdisk)
+        self.demands = NO_CALL
         self.cleanup = ExitStack()
 
 
@@ -169,17 +169,19 @@ def read_call(exchange: Exchange) -> None:
     else:
         query = _NO_QUERY if route.query is NoQuery else route.query()
     decodes = route.body_kind is Body.DECODED and (raw or route.body_required)
+    is_old = exchange.introspection or route.surface is Surface.INTROSPECTION
+    public = "" if is_old else context.settings.api.public_url
     exchange.call = RouteCall(
         path=exchange.path,
         query=query,
         body=decoding.decode(raw, route.body) if decodes else None,
         minor=exchange.minor,
-        url=_url(context.settings, req, route, exchange.introspection),
+        url=public.rstrip("/") if public else req.prefix,
         raw=raw,
         introspection=exchange.introspection,
         source=exchange.source,
         identity=exchange.identity,
-        request_id=request_id(req.env),
+        request_id=exchange.request_id,
         forwarded="HTTP_FERROSCOPE_FORWARDED" in req.env,
     )
 
@@ -190,15 +192,17 @@ def apply_conditions(exchange: Exchange) -> None:
     if conditions.KEY in environ:
         exchange.receipt = conditions.receipt_of(data, exchange.route, environ, exchange.identity, exchange.call.raw)
     if conditions.LEASE in environ:
-        exchange.lease = conditions.lease_of(environ)
-        exchange.cleanup.enter_context(conditions.leading(data, exchange.lease))
+        lease = conditions.lease_of(environ)
+        exchange.demands = CallContext(lease=lease)
+        exchange.cleanup.enter_context(conditions.leading(data, lease))
 
 
 def begin_trace(exchange: Exchange) -> None:
     """Record the call when it has succeeded, if it concerns an inspection."""
     environ = exchange.req.env
     traceparent = "" if exchange.identity.method == "none" else environ.get("HTTP_TRACEPARENT", "")
-    exchange.traced = traced = TracedCall(telemetry.valid_traceparent(traceparent))
+    traced = TracedCall(telemetry.valid_traceparent(traceparent))
+    exchange.demands = msgspec.structs.replace(exchange.demands, traced=traced)
     began = exchange.context.process.clock.time()
 
     def end(kind: type[BaseException] | None, *_: object) -> None:
@@ -208,13 +212,11 @@ def begin_trace(exchange: Exchange) -> None:
     exchange.cleanup.push(end)
 
 
-def handle(exchange: Exchange) -> Reply:
-    """Run the route's handler."""
-    demands = exchange.audit.begin(lambda: _event(exchange), exchange.lease, exchange.receipt, exchange.traced)
-    reply = exchange.route.handler(exchange.context.on_behalf_of(demands), exchange.call)
-    if isinstance(reply.body, ServedFile):
-        reply = reply_with(reply.body, exchange.req.env, exchange.source, exchange.context)
-    return reply
+def begin_change(exchange: Exchange) -> None:
+    """Have the store write the call's event and its receipt with the change."""
+    audited = None if exchange.context.access.audit is None else Audited(_event(exchange))
+    receipt = exchange.receipt or Receipt()
+    exchange.demands = msgspec.structs.replace(exchange.demands, audited=audited, receipt=receipt)
 
 
 def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
@@ -234,6 +236,7 @@ def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
         read_call: True,
         apply_conditions: True,
         begin_trace: context.process.meter.tracer is not None,
+        begin_change: is_recorded(route.endpoint) and not route.ramdisk,
     }
     return tuple(step for step, is_needed in steps.items() if is_needed)
 
@@ -263,13 +266,23 @@ def responder(context: ApiContext, route: Route) -> Responder:
 
 
 def run_steps(exchange: Exchange, steps: Sequence[Step]) -> Reply:
-    """Return the answer of the first step that has one, or the handler's."""
+    """Return the answer of the first step that has one, or of the route's handler."""
     with exchange.cleanup:
         for step in steps:
             reply = step(exchange)
             if reply is not None:
                 return reply
-        return handle(exchange)
+        context = exchange.context if exchange.demands is NO_CALL else on_behalf_of(exchange.context, exchange.demands)
+        reply = exchange.route.handler(context, exchange.call)
+        if isinstance(reply.body, ServedFile):
+            return reply_with(reply.body, exchange.req.env, exchange.source, exchange.context)
+        return reply
+
+
+def on_behalf_of(context: ApiContext, demands: CallContext) -> ApiContext:
+    """Return the context for a call's handler, all of whose writes meet what the call demands."""
+    data = msgspec.structs.replace(context.data, store=context.data.store.on_behalf_of(demands))
+    return msgspec.structs.replace(context, data=data)
 
 
 def answer_error(exchange: Exchange, exc: Exception) -> Reply:
@@ -292,7 +305,9 @@ def finish(exchange: Exchange, reply: Reply, resp: falcon.Response) -> None:
     context, route = exchange.context, exchange.route
     if reply.status < 300 and route.method not in SAFE:
         context.data.writes.failure = None
-    exchange.audit.write_event(reply.status, lambda: _event(exchange))
+    audit, audited = context.access.audit, exchange.demands.audited
+    if audit is not None and (audited is not None or reply.status >= 400 or audit.left_out):
+        audit.write_outcome(audited, reply.status, lambda: _event(exchange), ramdisk=route.ramdisk)
     if exchange.receipt is not None:
         conditions.keep(context.data, route, exchange.receipt, reply)
     _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
@@ -315,7 +330,7 @@ def record(
     if context.settings.log.access:
         _access.info(
             "call",
-            source=context.access.callers.source(req.env),
+            source=req.env.get(SOURCE, ""),
             method=req.method,
             path=req.path if path is None else path,
             status=status,
@@ -337,7 +352,7 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: A
     api_error = errors.translate(exc)
     if api_error is None:
         context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
-        api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
+        api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=req.env.get(REQUEST_ID, "")))
     if isinstance(exc, StoreError):
         if req.method not in SAFE:
             context.data.writes.failed_at = context.process.clock.monotonic()
@@ -367,12 +382,6 @@ def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreError) -> No
         )
 
 
-def _dialect(route: Route, *, introspection: bool) -> ApiDialect:
-    if route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and introspection):
-        return INTROSPECTION
-    return BARE_METAL
-
-
 def _identify(exchange: Exchange) -> Identity:
     """Return the identity of the caller, and keep it for the audit of a refused call."""
     environ, control = exchange.req.env, exchange.context.access
@@ -392,7 +401,7 @@ def _event(exchange: Exchange) -> AuditEvent:
     route, environ = exchange.route, exchange.req.env
     return event_of(
         environ,
-        request_id=request_id(environ),
+        request_id=exchange.request_id,
         source=exchange.source,
         policy=route.policy,
         call=route.endpoint,
@@ -417,13 +426,6 @@ def _record_span(exchange: Exchange, inspection: Inspection, began: float) -> No
                 attributes={"http.request.method": route.method, "http.route": route.path},
             )
         )
-
-
-def _url(settings: Settings, req: falcon.Request, route: Route, introspection: bool) -> str:
-    public = settings.api.public_url
-    if public and not introspection and route.surface is not Surface.INTROSPECTION:
-        return public.rstrip("/")
-    return req.prefix
 
 
 def _send(resp: falcon.Response, reply: Reply, media: str = falcon.MEDIA_JSON) -> None:
