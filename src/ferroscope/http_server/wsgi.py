@@ -131,15 +131,10 @@ def security_headers(*, https: bool, present: Collection[str] = ()) -> list[tupl
     return [(name, value) for name, value in wanted if name.lower() not in present]
 
 
-# The same as lines, with the names in lower case: for HTTP and for HTTPS.
+# The same as lines, by their names in lower case: for HTTP and for HTTPS.
 _SECURITY_LINES: Final = tuple(
-    tuple((name.lower(), f"{name}: {value}") for name, value in security_headers(https=https))
-    for https in (False, True)
+    {name.lower(): f"{name}: {value}" for name, value in security_headers(https=https)} for https in (False, True)
 )
-
-
-def _security_lines(*, https: bool, present: Collection[str] = ()) -> list[str]:
-    return [line for name, line in _SECURITY_LINES[https] if name not in present]
 
 
 def refusal(status: int, message: str = "", *, https: bool, request_id: str, retry: bool = False) -> bytes:
@@ -151,7 +146,7 @@ def refusal(status: int, message: str = "", *, https: bool, request_id: str, ret
     text = message or phrase
     lines = [f"HTTP/1.1 {phrase}", "Connection: close", "Content-Type: text/plain", f"Content-Length: {len(text) + 1}"]
     lines += [f"{HEADER}: {request_id}", *(["Retry-After: 1"] if retry else [])]
-    return "\r\n".join([*lines, *_security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
+    return "\r\n".join([*lines, *_SECURITY_LINES[https].values(), "", f"{text}\n"]).encode("latin-1")
 
 
 def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes | FilePart]:
@@ -174,15 +169,16 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
             if close is not None:
                 close()
         length = len(body)
-    lines = [f"HTTP/1.1 {status}", *[f"{name}: {value}" for name, value in headers]]
+    lines, defaults = [f"HTTP/1.1 {status}"], _SECURITY_LINES[environ["wsgi.url_scheme"] == "https"].copy()
+    if status[:3] not in ("204", "304"):
+        defaults["content-length"] = f"Content-Length: {length}"
+    defaults["date"] = f"Date: {formatdate(usegmt=True)}"
+    for name, value in headers:
+        lines.append(f"{name}: {value}")
+        defaults.pop(name.lower(), None)
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
         raise ValueError("a response header contains a line break")
-    names = {name.lower() for name, _ in headers}
-    lines += _security_lines(https=environ["wsgi.url_scheme"] == "https", present=names)
-    if "content-length" not in names and status[:3] not in ("204", "304"):
-        lines.append(f"Content-Length: {length}")
-    if "date" not in names:
-        lines.append(f"Date: {formatdate(usegmt=True)}")
+    lines += defaults.values()
     if not keep:
         lines.append("Connection: close")
     elif version == "1.0":

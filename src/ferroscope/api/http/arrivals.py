@@ -49,7 +49,7 @@ _KEEPS_SUFFIX: Final = ("/v1/leases/", "/v1/lease_names/", "/v1/introspection")
 # The header is copied into every link. Host names with an underscore exist, against the RFCs. HTTP/1.0 has no Host
 # header.
 _HEADER: Final = re.compile(
-    r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"
+    r"(?:([A-Za-z0-9._-]{1,253})|\[([0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?)\])?(?::[0-9]{0,5})?"
 )
 _ANY: Final = "*"
 _LOOPBACK: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
@@ -73,9 +73,10 @@ class Hosts:
 
     def check(self, header: str) -> None:
         """Raise ``BadRequestError`` if the header is invalid, ``MisdirectedError`` if the name is not ours."""
-        if _HEADER.fullmatch(header) is None:
+        parts = _HEADER.fullmatch(header)
+        if parts is None:
             raise BadRequestError("Invalid Host header: expected HOST[:PORT].")
-        name = _name(header)
+        name = (parts[2] or (parts[1] or "").rstrip(".")).lower().replace("%25", "%")
         if self._any or not name or name in self._names or parse(name) is not None or name.endswith(self._suffixes):
             return
         raise MisdirectedError(
@@ -92,14 +93,6 @@ def known_names(settings: Settings) -> Iterator[str]:
     for url in (settings.api.public_url, settings.inspector.callback_endpoint_override, settings.boot.callback_url):
         yield _host_of(url)
     yield from _own_names(socket.gethostname())
-
-
-def _name(header: str) -> str:
-    """Return the host in ``HOST[:PORT]``, in lower case."""
-    host = header.lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0].replace("%25", "%")
-    return host.partition(":")[0].rstrip(".")
 
 
 def _host_of(url: str) -> str:
