@@ -7,7 +7,7 @@ from typing import Final
 from ferroscope import transition
 from ferroscope.api import rate_limit
 from ferroscope.api.auth import failures
-from ferroscope.api.baremetal import notes, quotas, refusals
+from ferroscope.api.baremetal import notes, quotas
 from ferroscope.api.http import conditions, decoding, large_lists
 from ferroscope.api.service import leases
 from ferroscope.config.options import (
@@ -101,7 +101,7 @@ def render() -> str:
          "failure_rate", "the same"),
         ("passwords that are hashed at the same time", f"{max(1, api.threads - 2)}", "threads", "503"),
         ("MAC addresses of a machine in a lookup or callback", f"{lookup.MAX_MACS}", "",
-         f"400; {refusals.GUESSES_PER_FAILURE} count as one failed call"),
+         f"400; {rate_limit.GUESSES_PER_FAILURE} count as one failed call"),
         ("logins of a user at the web page", f"{session.MAX_SESSIONS}", "", "the oldest one ends"),
         ("nodes of a project that its own callers enroll", f"{api.max_project_nodes:,}", "max_project_nodes", "403"),
         ("ports and port groups of a project's nodes", f"{api.max_project_nodes * quotas.PORTS_PER_NODE:,}",

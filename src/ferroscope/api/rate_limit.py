@@ -30,6 +30,10 @@ REQUEST_BURST: Final = 200
 FAILURE_BURST: Final = 100
 
 
+# Callers are anonymous, and each MAC address may be a guess. This many of them count as one failed call. Most machines
+# have fewer, even with virtual functions.
+GUESSES_PER_FAILURE: Final = 128
+
 FLOOD_FACTOR: Final = 10
 """A source with this many times its limit of failures gets no answer, not even about a machine that we wait for."""
 
@@ -81,12 +85,18 @@ class Callers:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""
         return self._failures.wait(group(source), now) if source else 0
 
-    def count_failure(self, source: str, now: float) -> int:
-        """Count a failure; return the seconds that the source should have waited before it, 0 if within the limit."""
+    def count_failure(self, source: str, now: float, guesses: int = 1) -> int:
+        """Count a failure, several for many guesses; return the seconds that the source should have waited before it.
+
+        0: it is within the limit.
+        """
         if not source:
             return 0
-        self._floods.take(group(source), now)
-        return self._failures.take(group(source), now)
+        key, seconds = group(source), 0
+        for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
+            self._floods.take(key, now)
+            seconds = self._failures.take(key, now)
+        return seconds
 
     def wait_for_any(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait even if it asks for a machine that we wait for; 0: none."""
@@ -163,6 +173,13 @@ class RateLimiter:
                 self._running[caller] -= 1
                 if not self._running[caller]:
                     del self._running[caller]
+
+
+def too_many_failures(seconds: int) -> TooManyError:
+    """Return the error for a source that has to wait."""
+    return TooManyError(
+        f"Too many failed requests from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+    )
 
 
 def _too_many(limit: str, seconds: int) -> TooManyError:

@@ -42,7 +42,6 @@ from ferroscope.api.baremetal import (
     provision,
     ramdisk,
     ramdisk_boot,
-    refusals,
     rule_schema,
     rules,
     search,
@@ -333,10 +332,7 @@ _OWN: Final[tuple[Route, ...]] = (
 )
 # fmt: on
 
-ROUTES: Final[tuple[Route, ...]] = tuple(
-    refusals.with_failure_limit(route) if route.ramdisk else route
-    for route in join_routes(_OWN, load_installed("ferroscope.routes"))
-)
+ROUTES: Final[tuple[Route, ...]] = join_routes(_OWN, load_installed("ferroscope.routes"))
 """All routes, with those of other packages."""
 
 

@@ -107,7 +107,7 @@ def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
         uuid=node_uuid,
         macs=tuple(addresses),
         bmc_addresses=_bmc_addresses(inventory),
-        boot_mac=next((mac for mac in booted if mac in addresses), None),
+        boot_mac=next(filter(addresses.__contains__, booted), None),
     )
     if not evidence:
         raise BadRequestError("No lookup information provided: no valid MAC address, no BMC address, no node_uuid.")
@@ -254,13 +254,16 @@ def _boot_macs(document: dict[str, Any], inventory: _InventoryEnvelope) -> list[
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), document.get("boot_interface"))  # BOOTIF, as a boot loader writes it
-    clean = (json_safety.clean_text(text) for text in reported if isinstance(text, str))
-    return [mac for text in clean if (mac := mac_addresses.boot_mac(text)) is not None]
+    macs = []
+    for text in reported:
+        if isinstance(text, str) and (mac := mac_addresses.boot_mac(json_safety.clean_text(text))) is not None:
+            macs.append(mac)
+    return macs
 
 
 def _bmc_addresses(inventory: _InventoryEnvelope) -> tuple[str, ...]:
-    addresses = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
-    return tuple(dict.fromkeys(address for address in addresses if address is not None))
+    addresses = map(_address, (inventory.bmc_address, inventory.bmc_v6address))
+    return tuple(dict.fromkeys(filter(None, addresses)))
 
 
 def _address(text: Any) -> str | None:

@@ -68,12 +68,10 @@ def look_up(
 def _compare_candidates(candidates: Candidates, evidence: Evidence, machine: MachineIdentity) -> Candidates:
     """Return the candidates, each compared with the machine that called."""
     nodes = [*candidates.by_mac, *([candidates.by_secret] if candidates.by_secret is not None else ())]
-    compared = {node.uuid: _is_same(node, evidence, machine) for node in nodes}
-    return msgspec.structs.replace(
-        candidates,
-        same=frozenset(uuid for uuid, same in compared.items() if same),
-        different=frozenset(uuid for uuid, same in compared.items() if same is False),
-    )
+    uuids: dict[bool | None, set[str]] = {True: set(), False: set(), None: set()}
+    for node in nodes:
+        uuids[_is_same(node, evidence, machine)].add(node.uuid)
+    return msgspec.structs.replace(candidates, same=frozenset(uuids[True]), different=frozenset(uuids[False]))
 
 
 def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool | None:
@@ -91,8 +89,6 @@ def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool |
 def note_elsewhere(context: ApiContext, tx: Transaction, match: lookup.NodeMatch, source: str) -> None:
     """Record on all nodes concerned that MACs of the machine belong to other nodes."""
     node, nodes_with_macs = match.node.uuid, sorted(set(match.elsewhere.values()))
-    if not nodes_with_macs:
-        return
     shared = {
         node_with_mac: _join_texts(
             sorted(mac for mac, owner in match.elsewhere.items() if owner == node_with_mac), "MAC"

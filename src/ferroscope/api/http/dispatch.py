@@ -28,9 +28,10 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Body, NoQuery, Reply, Route, RouteCall, Surface
 from ferroscope.api.http.served_files import ServedFile, reply_with
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, Version
+from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
-from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
+from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreError
 from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Query, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import Span, TracedCall
 from ferroscope.core import values
@@ -75,6 +76,7 @@ class Exchange:
         self.call: RouteCall[Any, Any]
         self.receipt: Receipt | None = None
         self.demands = NO_CALL
+        self.counts_failures = False
         self.cleanup = ExitStack()
 
 
@@ -219,6 +221,19 @@ def begin_change(exchange: Exchange) -> None:
     exchange.demands = msgspec.structs.replace(exchange.demands, audited=audited, receipt=receipt)
 
 
+def limit_failures(exchange: Exchange) -> None:
+    """Refuse a call of a ramdisk in a flood of its source's failures, before any query: ``TooManyError``.
+
+    A machine that we wait for must not suffer from the failures of others with its address, as behind NAT. So a source
+    with fewer failures still gets an answer about such a machine. This bounds how fast MAC addresses can be tried. A
+    call whose handler refuses it counts as a failure, and is refused like that if there were too many.
+    """
+    now = exchange.context.process.clock.monotonic()
+    if not exchange.route.in_flood and (wait := exchange.context.access.callers.wait_for_any(exchange.source, now)):
+        raise too_many_failures(wait)
+    exchange.counts_failures = True
+
+
 def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
     """Return the steps that a route needs before its handler, in their order."""
     # Ramdisks have limits of their own.
@@ -237,6 +252,7 @@ def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
         apply_conditions: True,
         begin_trace: context.process.meter.tracer is not None,
         begin_change: is_recorded(route.endpoint) and not route.ramdisk,
+        limit_failures: route.ramdisk,
     }
     return tuple(step for step, is_needed in steps.items() if is_needed)
 
@@ -274,6 +290,7 @@ def run_steps(exchange: Exchange, steps: Sequence[Step]) -> Reply:
                 return reply
         context = exchange.context if exchange.demands is NO_CALL else on_behalf_of(exchange.context, exchange.demands)
         reply = exchange.route.handler(context, exchange.call)
+        exchange.counts_failures = False
         if isinstance(reply.body, ServedFile):
             return reply_with(reply.body, exchange.req.env, exchange.source, exchange.context)
         return reply
@@ -293,11 +310,21 @@ def answer_error(exchange: Exchange, exc: Exception) -> Reply:
             return conditions.replay(context.data, route, str(exc))
         except Exception as failed:  # noqa: BLE001  # the boundary, as in ``responder``
             return failure(context, req, failed, exchange.dialect)
+    if exchange.counts_failures:
+        exc = _count_failure(exchange, exc)
     if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
         exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
     if isinstance(exc, errors.BodyTooLargeError) and route.refused is not None:
         route.refused(context, decoding.beginning(req), exchange.source, exc)
     return failure(context, req, exc, exchange.dialect)
+
+
+def _count_failure(exchange: Exchange, exc: Exception) -> Exception:
+    """Return the error that the caller gets: another one if its source has failed too often."""
+    guesses = exc.guesses if isinstance(exc, errors.ApiError) else int(isinstance(exc, NotFoundError))
+    now = exchange.context.process.clock.monotonic()
+    wait = exchange.context.access.callers.count_failure(exchange.source, now, guesses)
+    return too_many_failures(wait) if wait else exc
 
 
 def finish(exchange: Exchange, reply: Reply, resp: falcon.Response) -> None:
