@@ -18,8 +18,7 @@ from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.store import Clock
 from ferroscope.core.lookup import LookupRefusal
-from ferroscope.core.values import many
-from ferroscope.http_server.sources import group
+from ferroscope.core.values import limit_key, many
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
 _MAX_KEYS: Final = 20_000
@@ -83,7 +82,7 @@ class Callers:
 
     def wait(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""
-        return self._failures.wait(group(source), now) if source else 0
+        return self._failures.wait(limit_key(source), now) if source else 0
 
     def count_failure(self, source: str, now: float, guesses: int = 1) -> int:
         """Count a failure, several for many guesses; return the seconds that the source should have waited before it.
@@ -92,7 +91,7 @@ class Callers:
         """
         if not source:
             return 0
-        key, seconds = group(source), 0
+        key, seconds = limit_key(source), 0
         for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
             self._floods.take(key, now)
             seconds = self._failures.take(key, now)
@@ -100,7 +99,7 @@ class Callers:
 
     def wait_for_any(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait even if it asks for a machine that we wait for; 0: none."""
-        return self._floods.wait(group(source), now) if source else 0
+        return self._floods.wait(limit_key(source), now) if source else 0
 
 
 class RefusalCache:

@@ -49,11 +49,10 @@ from ferroscope.api.baremetal import (
     vmedia,
 )
 from ferroscope.api.http import openapi
-from ferroscope.api.http.added import join_routes
 from ferroscope.api.http.arrivals import Arrivals
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import Responder, responder, send_failure
-from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
+from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, join_routes, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
 from ferroscope.config.added import load_installed
 from ferroscope.contracts.images import Medium

@@ -14,7 +14,7 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import arrivals
 from ferroscope.api.http.arrivals import Arrivals, Hosts, MisdirectedError, known_names
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
-from ferroscope.http_server.sources import TrustedProxies
+from ferroscope.http_server.limits import TrustedProxies
 from tests.support.rows import each
 
 _SETTINGS = Settings(

@@ -6,7 +6,8 @@ from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.reasons import Reason
-from ferroscope.http_server.sources import TrustedProxies, group
+from ferroscope.core.values import limit_key
+from ferroscope.http_server.limits import TrustedProxies
 from ferroscope.telemetry.quiet_log import QuietLog
 from tests.support.rows import each
 
@@ -61,9 +62,9 @@ def test_no_rate_is_no_limit() -> None:
 
 
 def test_an_ipv6_network_is_one_caller() -> None:
-    assert group("2001:db8::1") == group("2001:db8::ffff:1") != group("2001:db8:0:1::1")
-    assert group("::ffff:192.0.2.7") == group("192.0.2.7") == "192.0.2.7"
-    assert group("") == ""
+    assert limit_key("2001:db8::1") == limit_key("2001:db8::ffff:1") != limit_key("2001:db8:0:1::1")
+    assert limit_key("::ffff:192.0.2.7") == limit_key("192.0.2.7") == "192.0.2.7"
+    assert limit_key("") == ""
 
 
 def test_sources_without_number_do_not_fill_the_memory() -> None:

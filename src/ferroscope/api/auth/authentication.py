@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
@@ -143,6 +145,38 @@ class Authentication:
 
     def _refusal(self, message: str) -> UnauthorizedError:
         return UnauthorizedError(message, {"WWW-Authenticate": self._challenge})
+
+
+class Remembered:
+    """Digests of credentials, each for some time since it was added, or with ``prolong`` since it was last seen.
+
+    Beyond ``most``, the digest that was seen longest ago is forgotten. One instance serves all threads.
+    """
+
+    def __init__(self, most: int, seconds: float, *, prolong: bool) -> None:
+        self._prolong = prolong
+        self._most = most
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    def is_remembered(self, digest: bytes, now: float) -> bool:
+        """Return whether it is remembered."""
+        with self._lock:
+            if self._until.get(digest, now) <= now:
+                return False
+            if self._prolong:
+                self._until[digest] = now + self._seconds
+            self._until.move_to_end(digest)
+            return True
+
+    def add(self, digest: bytes, now: float) -> None:
+        """Remember it."""
+        with self._lock:
+            self._until[digest] = now + self._seconds
+            self._until.move_to_end(digest)
+            if len(self._until) > self._most:
+                self._until.popitem(last=False)
 
 
 def _credentials(env: Mapping[str, Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ferroscope.api.auth.failures import Remembered
+from ferroscope.api.auth.authentication import Remembered
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import ConfigFileError, Followed, read_text

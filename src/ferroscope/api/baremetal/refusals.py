@@ -32,10 +32,9 @@ from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
-from ferroscope.core.values import storable
+from ferroscope.core.values import limit_key, storable
 from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
-from ferroscope.http_server.sources import group
 
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"
@@ -138,7 +137,7 @@ def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str,
     )
     kept = [record for record in tx.refused_callers.list() if (record.source, record.machine) != (source, key)]
     tx.refused_callers.put(caller)
-    tx.refused_callers.remove(lookup.select_surplus([caller, *kept], group, tx.now))
+    tx.refused_callers.remove(lookup.select_surplus([caller, *kept], limit_key, tx.now))
 
 
 def only_due(tx: Transaction, refusal: lookup.LookupRefusal, step: str) -> lookup.LookupRefusal:

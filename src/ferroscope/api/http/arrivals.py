@@ -28,8 +28,9 @@ from ferroscope.api.errors import ApiError, BadRequestError, MissingError
 from ferroscope.api.http import versions
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.config.options import Settings
+from ferroscope.core.values import parse_ip
 from ferroscope.http_server.agreed import HEADER, SOURCE
-from ferroscope.http_server.sources import TrustedProxies, parse
+from ferroscope.http_server.limits import TrustedProxies
 
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _STANDARD_HEADER: Final = "X-Openstack-Request-Id"
@@ -77,7 +78,7 @@ class Hosts:
         if parts is None:
             raise BadRequestError("Invalid Host header: expected HOST[:PORT].")
         name = (parts[2] or (parts[1] or "").rstrip(".")).lower().replace("%25", "%")
-        if self._any or not name or name in self._names or parse(name) is not None or name.endswith(self._suffixes):
+        if self._any or not name or name in self._names or parse_ip(name) is not None or name.endswith(self._suffixes):
             return
         raise MisdirectedError(
             f'"{name}" is not a name of this service; use its IP address, or add the name to [api] '

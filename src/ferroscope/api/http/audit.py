@@ -25,9 +25,8 @@ from ferroscope.config.private_file import open_private
 from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import Audited, Clock
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
-from ferroscope.core.values import many
+from ferroscope.core.values import limit_key, many
 from ferroscope.db import Store, Transaction
-from ferroscope.http_server.sources import group
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.
 IDENTITY: Final = "ferroscope.identity"
@@ -92,7 +91,8 @@ class Audit:
         if self.left_out:
             self.write_counts()
         if audited is not None and audited.recorded:
-            self.write_line(audited.event)
+            if self._settings.log_file:
+                self.write_line(audited.event)
         elif status in (401, 403) or (status == _TOO_MANY and not ramdisk):
             self.write_refusal(msgspec.structs.replace(event(), status=status))
         elif audited is not None and status < 400:
@@ -106,7 +106,7 @@ class Audit:
             self.count(event.source)
 
     def _admits(self, event: AuditEvent) -> bool:
-        now, source = self._clock.monotonic(), group(event.source)
+        now, source = self._clock.monotonic(), limit_key(event.source)
         if event.method != "none":
             return self._known_users.admits((event.user, event.method), now)
         return (self._anonymous if event.user in _NOBODY else self._tried_names).admits(source, now)
@@ -124,7 +124,7 @@ class Audit:
 
     def count(self, source: str) -> None:
         """Count a call that has no event."""
-        source = group(source)
+        source = limit_key(source)
         with self._lock:
             if source not in self.left_out and len(self.left_out) >= _MAX_COUNTED_SOURCES:
                 source = _OTHERS
@@ -160,14 +160,13 @@ class Audit:
         except StoreError as exc:
             at = self._clock.time()
             _log.warning("audit event not stored", call=events[0].call, user=events[0].user, error=str(exc))
-        for event in events:
-            self.write_line(msgspec.structs.replace(event, at=at))
+        if self._settings.log_file:
+            for event in events:
+                self.write_line(msgspec.structs.replace(event, at=at))
 
     def write_line(self, event: AuditEvent) -> None:
         """Append a line to the file, which is opened each time, so that it can be rotated at any time."""
         name = self._settings.log_file
-        if not name:
-            return
         line = msgspec.json.encode(cadf(event, self._process)).decode() + "\n"
         try:
             if name == "-":

@@ -30,7 +30,7 @@ from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
 from ferroscope.db import Store, Transaction
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.http_server.sources import TrustedProxies
+from ferroscope.http_server.limits import TrustedProxies
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
 from ferroscope.telemetry.quiet_log import QuietLog

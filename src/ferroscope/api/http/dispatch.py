@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -23,23 +24,24 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http import conditions, decoding, versions
 from ferroscope.api.http.arrivals import REQUEST_ID, SAFE, SUFFIX, SUFFIX_REMOVED
 from ferroscope.api.http.audit import IDENTITY, event_of, is_recorded
-from ferroscope.api.http.authorization import admit_by_body, admit_caller, admits_anybody
+from ferroscope.api.http.authorization import admit_by_body, admits_anybody, visible
 from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.failure import failure
 from ferroscope.api.http.route import Body, NoQuery, Reply, Route, RouteCall, Surface
 from ferroscope.api.http.served_files import ServedFile, reply_with
-from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, Version
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Version
 from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
-from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError, StoreError
+from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError
 from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Query, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import Span, TracedCall
 from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.core.model import Inspection
-from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE, retries_after
+from ferroscope.core.values import limit_key
+from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE
 from ferroscope.http_server.file_part import FilePart
-from ferroscope.http_server.sources import group
 
 # Which API a web server serves here, bare-metal or introspection, if its port does not tell; no header has this name.
 _API: Final = "FERROSCOPE_API"
@@ -136,9 +138,15 @@ def require_version(exchange: Exchange) -> None:
 
 def authorize(exchange: Exchange) -> None:
     """Set the identity of a caller who may make this call. The body has not been read yet."""
-    named = exchange.route.surface is Surface.INTROSPECTION or exchange.minor >= decoding.NAMES_SINCE
-    exchange.identity = admit_caller(
-        exchange.context, exchange.route, exchange.path, lambda: _identify(exchange), named=named
+    context, route, path = exchange.context, exchange.route, exchange.path
+    named = route.surface is Surface.INTROSPECTION or exchange.minor >= decoding.NAMES_SINCE
+    exchange.identity = access.authorize(
+        context.access.policy,
+        route.policies,
+        partial(_identify, exchange),
+        lambda identity: visible(context, identity, path, named=named),
+        path,
+        late=route.late,
     )
 
 
@@ -155,7 +163,7 @@ def invite_body(exchange: Exchange) -> Reply | None:
 
 def limit_caller(exchange: Exchange) -> None:
     """Count the call for its caller while it runs: ``TooManyError``."""
-    caller = exchange.identity.principal or group(exchange.source)
+    caller = exchange.identity.principal or limit_key(exchange.source)
     exchange.cleanup.enter_context(exchange.context.access.admission.admit(caller))
 
 
@@ -374,24 +382,6 @@ def arrives_at_introspection(settings: Settings, req: falcon.Request) -> bool:
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
 
 
-def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: ApiDialect) -> Reply:
-    """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
-    api_error = errors.translate(exc)
-    if api_error is None:
-        context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
-        api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=req.env.get(REQUEST_ID, "")))
-    if isinstance(exc, StoreError):
-        if req.method not in SAFE:
-            context.data.writes.failed_at = context.process.clock.monotonic()
-            context.data.writes.failure = exc.failure
-        _log_outage(context, req, exc)
-    body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
-    headers = api_error.headers
-    if not retries_after(req.user_agent or ""):  # the client is known to break on it
-        headers = {name: value for name, value in headers.items() if name != "Retry-After"}
-    return Reply(api_error.status, body(api_error.status, api_error.message), headers)
-
-
 def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
     """Send the response for an error outside any route: an unknown path, a method that is not allowed."""
     introspection = arrives_at_introspection(context.settings, req) or req.path.startswith("/v1/introspection")
@@ -399,14 +389,6 @@ def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response
     _send(resp, failure(context, req, exc, dialect))
     resp.set_headers(versions.headers(dialect, None))
     record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
-
-
-def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreError) -> None:
-    left_out = context.data.outages.admit(context.process.clock.monotonic())
-    if left_out is not None:
-        context.process.log.warning(
-            "request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out
-        )
 
 
 def _identify(exchange: Exchange) -> Identity:

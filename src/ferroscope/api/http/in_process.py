@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from ferroscope.api import errors
-from ferroscope.api.auth.identity import Identity
+from ferroscope.api.auth import access
+from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.audit import IDENTITY, event_of, is_recorded
-from ferroscope.api.http.authorization import admit_caller
+from ferroscope.api.http.authorization import admits_anybody, visible
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import on_behalf_of
 from ferroscope.api.http.route import Body, Reply, Route, RouteCall
@@ -60,7 +61,17 @@ def perform(
 
     audit, audited = context.access.audit, None
     try:
-        identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
+        if admits_anybody(context.access):
+            identity = ANYBODY
+        else:
+            identity = access.authorize(
+                context.access.policy,
+                route.policies,
+                lambda: caller.identity,
+                lambda identity: visible(context, identity, path, named=True),
+                path,
+                late=route.late,
+            )
         if route.changes_nodes and (attached := context.services.attached) is not None:
             attached.check_change(route.endpoint)
         if is_recorded(route.endpoint):

@@ -47,8 +47,8 @@ from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, Visit
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
+from ferroscope.core.values import limit_key
 from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE
-from ferroscope.http_server.sources import group
 
 Outcome = HtmlPage | Redirect | FileDownload
 Handler = Callable[[Visit], Outcome]
@@ -212,7 +212,7 @@ def _outcome(
         again="HTTP_IF_NONE_MATCH" in req.env,
         view=(req.get_cookie_values(view.NAME) or [""])[0] if handler is machines.show else "",
     )
-    with context.access.admission.admit(visitor.identity.principal or group(source)):
+    with context.access.admission.admit(visitor.identity.principal or limit_key(source)):
         return handler(visit)
 
 
