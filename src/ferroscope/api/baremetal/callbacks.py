@@ -132,26 +132,23 @@ def _accept(
     A call that enrolls the same machine at the same time is a conflict; the next try finds the new node.
     """
     sent = _receive(context, call, node_uuid, with_token=with_token)
-    evidence, work, attached = sent.parsed.evidence, partial(_find_and_take, context, sent), context.services.attached
-    for _ in range(_MAX_TRIES):
-        try:
-            outcome = context.data.store.write(work)
-        except ConflictError as exc:
-            context.process.log.debug("concurrent callback of the same machine", error=str(exc))
-            continue
-        except NotFoundError:
-            raise refusals.make_missing_error(evidence) from None
-        if isinstance(outcome, CallbackResult):
-            if outcome.discovered:
-                context.process.meter.record_discovery("discovered")
-                context.process.log.info(
-                    "machine discovered", node=outcome.node.uuid, macs=list(evidence.macs[:16]), source=call.source
-                )
-            return outcome
-        is_unknown = outcome.reason is Reason.LOOKUP_UNKNOWN
-        if attached is None or not is_unknown or not attached.search(context, evidence):
-            return _forward_or_refuse(context, sent, outcome)
-        attached = None  # the next try finds the copied node
+    evidence, work, attached = sent.parsed.evidence, partial(handle_callback, context, sent), context.services.attached
+    try:
+        for _ in range(_MAX_TRIES):
+            try:
+                outcome = context.data.store.write(work)
+            except ConflictError as exc:
+                context.process.log.debug("concurrent callback of the same machine", error=str(exc))
+                continue
+            if isinstance(outcome, CallbackResult):
+                if outcome.discovered:
+                    _report_discovery(context, sent, outcome.node)
+                return outcome
+            if outcome.reason is not Reason.LOOKUP_UNKNOWN or not (attached and attached.search(context, evidence)):
+                return _forward_or_refuse(context, sent, outcome)
+            attached = None  # the next try finds the copied node
+    except NotFoundError:
+        raise refusals.make_missing_error(evidence) from None
     raise UnavailableError(
         "Too many concurrent callbacks of the same machine. Try again in a second.", {"Retry-After": "1"}
     )
@@ -186,7 +183,7 @@ def _receive(
     )
 
 
-def _find_and_take(
+def handle_callback(
     context: ApiContext, sent: _ReceivedCallback, tx: Transaction
 ) -> CallbackResult | lookup.LookupRefusal:
     """Find the machine's node, or enroll it, and take the callback; or note the refusal."""
@@ -203,6 +200,12 @@ def _find_and_take(
 def _is_forwarded(context: ApiContext, sent: _ReceivedCallback, refusal: lookup.LookupRefusal) -> bool:
     """Whether ironic-inspector may wait for it, whose ramdisks neither ask for a token nor name the node."""
     return not sent.with_token and refusals.is_forwarded(context, refusal, sent.call)
+
+
+def _report_discovery(context: ApiContext, sent: _ReceivedCallback, node: Node) -> None:
+    context.process.meter.record_discovery("discovered")
+    macs, source = list(sent.parsed.evidence.macs[:16]), sent.call.source
+    context.process.log.info("machine discovered", node=node.uuid, macs=macs, source=source)
 
 
 def _forward_or_refuse(context: ApiContext, sent: _ReceivedCallback, refusal: lookup.LookupRefusal) -> CallbackResult:
@@ -263,7 +266,7 @@ def _take(
         if match.elsewhere:
             machine_lookup.note_elsewhere(context, tx, match, source)
     else:
-        message = f"the same callback was received again{_from(source)}"
+        message = f"the same callback was received again{f' from {source}' if source else ''}"
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
     if not sent.with_token:
         return CallbackResult(node, discovered=is_new)
@@ -337,7 +340,7 @@ def _note_call(
     entry = transition.step(
         node,
         _CALLED if first else _CONTRADICTED,
-        f"{message}{_from(source)}{', without the inspection secret' if without else ''}",
+        f"{message}{f' from {source}' if source else ''}{', without the inspection secret' if without else ''}",
         process=process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),
@@ -349,7 +352,3 @@ def _note_call(
 def _boots_later(tx: Transaction, node: Node) -> bool:
     """Whether the request that boots the machine is still waiting."""
     return any(request.event is Event.INSPECT and not request.progress for request in tx.requests.pending(node.uuid))
-
-
-def _from(source: str) -> str:
-    return f" from {source}" if source else ""

@@ -75,9 +75,9 @@ def _compare_candidates(candidates: Candidates, evidence: Evidence, machine: Mac
 
 
 def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool | None:
-    recorded = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY)) or discovery.identity(
-        node
-    )
+    recorded = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY))
+    if recorded is None and lookup.DISCOVERY in node.internal:
+        recorded = discovery.identity(node)
     same = None if recorded is None else machine_identity.is_same(recorded, machine)
     if same is None and node.auto_discovered:  # a BMC may have many machines, but a machine has one BMC
         addresses = set(bmc_access.literal_addresses(node.driver_info))
