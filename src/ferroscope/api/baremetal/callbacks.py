@@ -32,7 +32,6 @@ from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
 from ferroscope.db import Transaction
-from ferroscope.hardware.machine_identity import MachineIdentity
 
 CALLBACK_SINCE: Final = 84
 _COMPATIBLE_MINOR: Final = 1
@@ -81,14 +80,10 @@ class CallbackResult(msgspec.Struct, frozen=True):
 
 
 class _ReceivedCallback(msgspec.Struct, frozen=True):
-    """A callback; ``machine``: as it describes itself. ``secret``: the one in the query, if an inspection may have it.
-
-    ``with_token``: the ramdisk asks for a token.
-    """
+    """``secret``: the one in the query, if an inspection may have it. ``with_token``: the ramdisk asks for a token."""
 
     call: RouteCall[Any, None]
     parsed: Parsed
-    machine: MachineIdentity
     to_store: ToStore
     secret: str | None
     with_token: bool
@@ -176,7 +171,6 @@ def _receive(
     return _ReceivedCallback(
         call=call,
         parsed=parsed,
-        machine=machine_lookup.identity_in(parsed),
         to_store=callback_body.to_store(parsed.parts, unasked=unasked),
         secret=secret,
         with_token=with_token,
@@ -188,12 +182,12 @@ def handle_callback(
 ) -> CallbackResult | lookup.LookupRefusal:
     """Find the machine's node, or enroll it, and take the callback; or note the refusal."""
     evidence, is_new = sent.parsed.evidence, False
-    verdict = machine_lookup.look_up(tx, evidence, secret=sent.secret, machine=sent.machine)
+    verdict = machine_lookup.look_up(tx, evidence, secret=sent.secret, machine=sent.parsed.machine)
     if isinstance(verdict, lookup.LookupRefusal) and discovery.may_enroll(context.settings, verdict, evidence):
         verdict, is_new = _discover(context, tx, sent)
     outcome = _take(context, tx, verdict, sent, is_new=is_new) if isinstance(verdict, lookup.NodeMatch) else verdict
     if isinstance(outcome, lookup.LookupRefusal) and not _is_forwarded(context, sent, outcome):
-        refusals.note(context, tx, outcome, sent.call.source, machine=sent.machine)
+        refusals.note(context, tx, outcome, sent.call.source, machine=sent.parsed.machine)
     return outcome
 
 
@@ -214,7 +208,7 @@ def _forward_or_refuse(context: ApiContext, sent: _ReceivedCallback, refusal: lo
     if _is_forwarded(context, sent, refusal):
         if (node := refusals.forward(context, refusal, sent.call)) is not None:
             return CallbackResult(node)
-        context.data.store.write(lambda tx: refusals.note(context, tx, refusal, source, machine=sent.machine))
+        context.data.store.write(lambda tx: refusals.note(context, tx, refusal, source, machine=sent.parsed.machine))
     raise refusals.log_refusal(context, refusal, sent.parsed.evidence, source)
 
 
@@ -224,7 +218,7 @@ def _discover(context: ApiContext, tx: Transaction, sent: _ReceivedCallback) -> 
     refusal = discovery.admit(context, tx, evidence, source)
     if refusal is not None:
         return refusal, False
-    verdict = machine_lookup.look_up(tx, evidence, secret=sent.secret, machine=sent.machine)
+    verdict = machine_lookup.look_up(tx, evidence, secret=sent.secret, machine=sent.parsed.machine)
     if isinstance(verdict, lookup.NodeMatch) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
         return verdict, False
     owners = tx.addresses.owners(evidence.bmc_addresses)
@@ -232,7 +226,7 @@ def _discover(context: ApiContext, tx: Transaction, sent: _ReceivedCallback) -> 
         if not ipxe.has_macs(tx, owner):
             return refusals.not_waiting(owner), False
     own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
-    node = discovery.make(context, tx, parsed, own, sent.machine, source)
+    node = discovery.make(context, tx, parsed, own, sent.parsed.machine, source)
     discovery.connect(context, tx, node, owners, source)
     return lookup.NodeMatch(node, elsewhere=verdict.elsewhere), True
 
@@ -289,7 +283,7 @@ def _submit(
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     differences = machine_lookup.contradictions_of(
-        context.settings, node, sent.machine, proven=verdict.proof is CallbackProof.VERIFIED
+        context.settings, node, sent.parsed.machine, proven=verdict.proof is CallbackProof.VERIFIED
     )
     queued: list[Any] = []
     if inspection.digest is not None:
@@ -309,7 +303,7 @@ def _submit(
         if node.last_error is not None and node.state in AWAITED:  # of a refused callback of this machine
             node = tx.nodes.update(msgspec.structs.replace(node, last_error=None))
     _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
-    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(sent.machine)}
+    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(sent.parsed.machine)}
     if differences:
         return machine_lookup.hold(context.process, tx, node, payload, differences)
     if (lifted := machine_lookup.lift_hold(tx, node)) is not node:

@@ -5,7 +5,6 @@ Contradicting data is held: the node waits in the inbox for an operator (see ``i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -13,7 +12,6 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import discovery, refusals
-from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
@@ -31,8 +29,6 @@ from ferroscope.hardware.machine_identity import Difference, MachineIdentity
 STEP: Final = "mac-elsewhere"
 _MAX_NAMED: Final = 8
 _HELD: Final = "held"
-# The record of the collector extra-hardware; decoding all of them would cost more than the rest of the callback.
-_UUID: Final = re.compile(rb'\[\s*"system"\s*,\s*"product"\s*,\s*"uuid"\s*,\s*"([0-9A-Fa-f-]{32,36})"')
 
 
 def look_up(
@@ -114,16 +110,6 @@ def _join_texts(texts: Sequence[str], noun: str, separator: str = ", ") -> str:
     left_out = len(texts) - _MAX_NAMED
     more = [f"and {many(left_out, f'more {noun}')}"] if left_out > 0 else []
     return separator.join([*texts[:_MAX_NAMED], *more])
-
-
-def identity_in(parsed: Parsed) -> MachineIdentity:
-    """Return the identity of the machine that sent this callback."""
-    uuid_match = _UUID.search(parsed.parts.get("unprocessed", b""))
-    evidence = parsed.evidence
-    machine = machine_identity.identify(
-        parsed.system_vendor, uuid_match[1].decode() if uuid_match else None, evidence.macs
-    )
-    return msgspec.structs.replace(machine, bmcs=evidence.bmc_addresses)
 
 
 def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:
