@@ -68,8 +68,8 @@ class Exchange:
         self.req = req
         self.path = path
         self.introspection = arrives_at_introspection(context.settings, req)
-        is_old = route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and self.introspection)
-        self.dialect = INTROSPECTION if is_old else BARE_METAL
+        surfaces = (Surface.INTROSPECTION, Surface.SHARED) if self.introspection else (Surface.INTROSPECTION,)
+        self.dialect = INTROSPECTION if route.surface in surfaces else BARE_METAL
         self.request_id: str = req.env.get(REQUEST_ID, "")
         self.source: str = req.env.get(SOURCE, "")
         self.version: Version | None = None
@@ -179,8 +179,8 @@ def read_call(exchange: Exchange) -> None:
     else:
         query = _NO_QUERY if route.query is NoQuery else route.query()
     decodes = route.body_kind is Body.DECODED and (raw or route.body_required)
-    is_old = exchange.introspection or route.surface is Surface.INTROSPECTION
-    public = "" if is_old else context.settings.api.public_url
+    is_introspection = exchange.introspection or route.surface is Surface.INTROSPECTION
+    public = "" if is_introspection else context.settings.api.public_url
     exchange.call = RouteCall(
         path=exchange.path,
         query=query,
