@@ -202,9 +202,9 @@ def _is_basic(headers: Mapping[str, str]) -> bool:
 
 
 def _decode(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
-    """Return name and password; None if they are missing or cannot be right."""
+    """Return name and password of basic credentials; None if they cannot be right."""
     value = headers.get("authorization", "")
-    if not _is_basic(headers) or len(value) > _MAX_HEADER_CHARACTERS:
+    if len(value) > _MAX_HEADER_CHARACTERS:
         return None
     try:
         raw = base64.b64decode(value[len(_SCHEME) :].strip(), validate=True)
