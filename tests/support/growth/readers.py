@@ -197,7 +197,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parse_address core.mac_addresses:boot_mac"
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
         " enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
-        " http_server.sources:parse_forwarded"
+        " http_server.limits:parse_forwarded"
         " pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
