@@ -69,8 +69,6 @@ _OWN: Final[dict[str, Command]] = {
     ),
     "api": Command("ferroscope.cli.service:run_api", "Run the api role.", is_service=True),
     "worker": Command("ferroscope.cli.service:run_worker", "Run the worker role.", is_service=True),
-    "pxe-filter": Command("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host.", is_service=True),
-    "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
     "db": Command("ferroscope.cli.database:db", "Upgrade the schema, copy to another database, encrypt secrets."),
     "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords."),
     "token": Command("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),

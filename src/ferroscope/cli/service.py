@@ -164,19 +164,6 @@ def run_worker(files: tuple[str, ...], database: str | None, processes: int) -> 
     _run(files, database, ("worker", "periodic"), processes=processes)
 
 
-@click.command("pxe-filter")
-@config_option
-@database_option
-def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
-    """Run the PXE filter of this host's DHCP and TFTP service: open on one host of a network, closed on all others.
-
-    Requires permission to change the host's firewall (CAP_NET_ADMIN).
-    """
-    from ferroscope.runtime.pxe_filter import run
-
-    exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
-
-
 def _run(
     files: tuple[str, ...],
     database: str | None,

@@ -6,7 +6,7 @@ that an operator sees every mistake at the first start, and a supervisor never s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from threading import Event
@@ -29,17 +29,20 @@ Check = Callable[[], object]
 
 # Roles that talk to BMCs, or to the attached Ironic.
 _DRIVE: Final = frozenset({"api", "worker"})
-_OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
+_OWN: Final = frozenset({"api", "worker", "periodic"})
 
 
-def check(settings: Settings, roles: Collection[str]) -> None:
-    """Raise ``OptionRefusedError`` with all problems of the settings of a process with these roles."""
+def check(settings: Settings, roles: Collection[str], more: Iterable[Check] = ()) -> None:
+    """Raise ``OptionRefusedError`` with all problems of the settings of a process with these roles.
+
+    ``more``: the process's own checks.
+    """
     problems: dict[str, None] = {}  # several roles may report the same problem
     try:
         others = _others(frozenset(roles))
     except SetupError as exc:
         raise OptionRefusedError(str(exc)) from exc
-    for run_check in _checks(settings, frozenset(roles), others):
+    for run_check in (*_checks(settings, frozenset(roles), others), *more):
         try:
             run_check()
         except (SetupError, StartError, OSError) as exc:
@@ -59,8 +62,6 @@ def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -
         yield from _inspections(settings, roles, drives=drives)
     if "api" in roles:
         yield from _api(settings)
-    if "pxe-filter" in roles:
-        yield from _pxe_filter(settings)
     for role in others:
         yield partial(role.check, settings)
 
@@ -114,14 +115,6 @@ def _routes() -> None:
         load_installed("ferroscope.pages")
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
-
-
-def _pxe_filter(settings: Settings) -> Iterator[Check]:
-    from ferroscope.pxe_filter import checks
-    from ferroscope.pxe_filter.elsewhere import build_macs_elsewhere
-
-    yield partial(checks.check, settings)
-    yield partial(build_macs_elsewhere, settings.pxe_filter, SystemClock(), Event())
 
 
 def _others(roles: frozenset[str]) -> list[Role]:

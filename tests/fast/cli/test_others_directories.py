@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.cli.main import main
 from ferroscope.config import foreign
 from ferroscope.config.load import STATE_DIRECTORY
 from ferroscope.config.options import BootSettings
+from ferroscope.contrib.boot.setup import apply
+from ferroscope.contrib.boot.setup.plan import InstallTarget
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.workspace import work_directory
-from ferroscope.contrib.setup.boot_host import apply
-from ferroscope.contrib.setup.boot_host.plan import InstallTarget
 from tests.fast.cli.running import NO_CREDENTIALS, run
 
 
