@@ -14,7 +14,7 @@ from ferroscope.api.auth import certificate, http_basic, policy
 from ferroscope.cli import credentials
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.node import bulk
-from ferroscope.cli.user import _lines as users_of
+from ferroscope.cli.user_file import read_lines as users_of
 from ferroscope.config import followed
 from ferroscope.config.load import ConfigurationError, files_with_secrets, load
 from ferroscope.contracts.plugins import SecretOptions

@@ -239,7 +239,7 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures api.baremetal.floppy cli.node.timeline cli.output cli.user"
+            "bmc.redfish.failures api.baremetal.floppy cli.node.timeline cli.output cli.user_file"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring enrollment.printed"
         ),

@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from ferroscope.bus.checks import check_bus
+from ferroscope.config import added
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreError, StoreUnavailableError
@@ -33,9 +34,10 @@ from ferroscope.contrib.boot.pxe_filter.sync import MacSync
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
-from ferroscope.runtime import preflight, system
+from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.member import membership_of
+from ferroscope.runtime.start_checks import list_checks, refuse_problems
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 from ferroscope.telemetry.metrics import Metrics
 
@@ -59,7 +61,7 @@ def run(settings: Settings, *, reread: Reread | None = None) -> int:
 def check_start(settings: Settings) -> None:
     """Raise ``OptionRefusedError`` with all problems of the settings, before anything is opened."""
     elsewhere = partial(build_macs_elsewhere, settings.pxe_filter, SystemClock(), threading.Event())
-    preflight.check(settings, (), (partial(check, settings), elsewhere))
+    refuse_problems((*list_checks(settings), partial(check, settings), elsewhere))
 
 
 def open_host(settings: Settings) -> str:
@@ -120,9 +122,7 @@ class PxeFilterProcess:
         )
         try:
             if metrics is not None:
-                from ferroscope.api.service.metrics_port import serve_alone
-
-                serve_alone(settings, metrics, backend.store, self._clock)
+                added.backend("metrics.port").serve_alone(settings, metrics, backend.store, self._clock)
             membership = membership_of(
                 settings, backend, schema, role=ROLE, roles=(ROLE,), clock=self._clock, stop=self._stop
             )

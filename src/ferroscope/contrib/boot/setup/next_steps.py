@@ -22,8 +22,6 @@ def show(
     ``changed``: the configuration was; ``mend``: a check has found something; ``boots``: machines boot from a network,
     for which this host is no boot host.
     """
-    from ferroscope.api.urls import page_url
-
     own = "" if str(path) == CONFIG_FILES[0] else f" -c {path}"
     steps = [f"fix the problems above, then check again: ferroscope doctor{own}"] if mend else []
     if installation is not None and installation.lacks_ramdisk():
@@ -37,7 +35,7 @@ def show(
     image = settings.inspector.ramdisk_iso
     if image.startswith("/") and not Path(image).exists():
         steps.append(f"put the ramdisk's ISO image at {image}: ferroscope ramdisk build{own}")
-    if page := page_url(settings.api):
+    if page := settings.api.page_url:
         steps.append(f"open the web page: {page}")
     steps.append("enroll machines: ferroscope node import machines.csv, or ferroscope bmc scan NETWORK")
     click.echo("\nNext:")

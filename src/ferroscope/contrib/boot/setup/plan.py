@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.api.urls import url_at
 from ferroscope.config.options import Settings
 from ferroscope.contrib.boot import dnsmasq, ipxe
 from ferroscope.contrib.boot.interfaces import Address, HostInterface
@@ -87,7 +86,7 @@ def choose_interface(interfaces: Sequence[HostInterface], name: str) -> tuple[Ho
 def propose_url(hosts: Iterable[str], settings: Settings) -> str:
     """Return the URL at which machines reach the api: a configured one, else that of an address of this host."""
     address = next((host for host in map(str.strip, hosts) if host and host not in _UNREACHABLE), "")
-    url = url_at(settings.api, address)
+    url = settings.api.url_at(address)
     return settings.callback_base or (url if address and settings.api.bare_metal_port else "")
 
 

@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 import click
 
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Output
-from ferroscope.cli.service import database_url, show_checks
+from ferroscope.cli.service import database_url
 from ferroscope.cli.text import is_terminal
-from ferroscope.cli.user import ask_password, check_name, put_user
+from ferroscope.cli.user_file import ask_password, check_name, put_user
 from ferroscope.config.load import CONFIG_FILES
 from ferroscope.config.options import Settings
 from ferroscope.contrib.boot.setup import next_steps
@@ -106,13 +105,25 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers:
         installation.carry_out(path, configured=draft.text != old)
         installation.build_ramdisk(questions, path)
         click.echo()
-    wrong = show_checks((str(path),), None, Output())
+    wrong = not _run_doctor(path)
     if installation is not None:
-        wrong += sum(check.verdict == "wrong" for check in installation.check())
+        wrong |= any(check.verdict == "wrong" for check in installation.check())
     boots = boot == "network" and installation is None
-    next_steps.show(path, draft.settings, installation, changed=draft.text != old, mend=bool(wrong), boots=boots)
+    next_steps.show(path, draft.settings, installation, changed=draft.text != old, mend=wrong, boots=boots)
     if wrong:
         raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _run_doctor(path: Path) -> bool:
+    """Run ``ferroscope doctor`` with the new configuration; return whether it has found no problem."""
+    root = click.get_current_context().find_root()
+    doctor = root.command.get_command(root, "doctor") if isinstance(root.command, click.Group) else None
+    assert doctor is not None  # noqa: S101  # setup is a command of the same group
+    try:
+        root.invoke(doctor, files=(str(path),), database=None, fmt="table")
+    except click.exceptions.Exit:
+        return False
+    return True
 
 
 def _image(questions: _SetupQuestions) -> str:
