@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.contracts.plugins import PxeFilterError
-from ferroscope.contrib.boot.pxe_filter import leader, process
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError, leader, process
 from ferroscope.contrib.boot.pxe_filter.backends import nftables
 from tests.simulation.bugs.registry import bug
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ferroscope.contracts.plugins import FilterBackend
+from ferroscope.contrib.boot.pxe_filter import FilterBackend
 from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
 from ferroscope.contrib.boot.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.contrib.boot.pxe_filter.backends.nftables import NftablesFilter

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
 from ferroscope.contrib.boot.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.core.boot_macs import SetChange

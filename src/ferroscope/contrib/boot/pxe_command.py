@@ -179,7 +179,7 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
     import structlog
 
     from ferroscope.config.errors import StartError
-    from ferroscope.contracts.plugins import PxeFilterError
+    from ferroscope.contrib.boot.pxe_filter import PxeFilterError
     from ferroscope.contrib.boot.pxe_filter.removal import remove_pxe_filter
     from ferroscope.runtime.system import SystemClock
 

@@ -9,11 +9,11 @@ from typing import Final
 
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import PxeFilterSettings, Settings
-from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.contrib.boot.boot_host_checks import check_interfaces
 from ferroscope.contrib.boot.dnsmasq import (
     own_name,
 )
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules, HostCommand
 from ferroscope.contrib.boot.pxe_filter.backends.build import rules_of
 from ferroscope.contrib.boot.pxe_filter.backends.iptables import FAMILIES, Chains

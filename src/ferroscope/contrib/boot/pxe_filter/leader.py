@@ -16,9 +16,9 @@ import structlog
 
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import LeaseLostError, StoreError
-from ferroscope.contracts.plugins import FilterBackend, PxeFilterError
 from ferroscope.contracts.store import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.contrib.boot.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.dhcp_leases import DhcpLeases
 from ferroscope.contrib.boot.pxe_filter.sync import MacSync
 from ferroscope.core.boot_macs import FilterRecord, SetChange

@@ -20,9 +20,9 @@ from ferroscope.config import added
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreError, StoreUnavailableError
-from ferroscope.contracts.plugins import FilterBackend, PxeFilterError
 from ferroscope.contracts.store import MAC_CHANNELS, Channel
 from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.contrib.boot.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.build import build_pxe_filter, build_requesters
 from ferroscope.contrib.boot.pxe_filter.checks import check
 from ferroscope.contrib.boot.pxe_filter.dhcp_leases import DhcpLeases, list_lease_files

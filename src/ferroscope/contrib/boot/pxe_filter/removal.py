@@ -9,8 +9,8 @@ import msgspec
 
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.contracts.store import Clock
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.build import build_pxe_filter
 from ferroscope.contrib.boot.pxe_filter.backends.watchdog import PREFIX as FILE_PREFIX
 from ferroscope.contrib.boot.pxe_filter.checks import check_backends

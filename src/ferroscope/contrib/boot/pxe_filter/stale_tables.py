@@ -6,7 +6,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import PREFIX as TABLE_PREFIX
 from ferroscope.contrib.boot.pxe_filter.backends.build import rules_of
 from ferroscope.contrib.boot.pxe_filter.backends.nftables import Tables

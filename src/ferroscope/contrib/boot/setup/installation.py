@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ferroscope.contrib.boot.dhcp_probe import Server
     from ferroscope.contrib.boot.interfaces import HostInterface
     from ferroscope.contrib.boot.setup.apply import FileChange
-    from ferroscope.contrib.boot.setup.outside_check import OutsideCheck
     from ferroscope.contrib.boot.setup.plan import BootHost, InstallTarget
+    from ferroscope.core.finding import Finding
 
 WAYS: Final = ("own", "proxy")
 _MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}
@@ -266,7 +266,7 @@ class Installation:
             program = [sys.argv[0], "ramdisk", "build", "-c", str(path)]
             subprocess.run(program, check=False)  # noqa: S603  # this program
 
-    def check(self) -> list[OutsideCheck]:
+    def check(self) -> list[Finding]:
         """Check the host from the outside, and show what was found."""
         from ferroscope.contrib.boot import dnsmasq
         from ferroscope.contrib.boot.pxe_filter.checks import table_of

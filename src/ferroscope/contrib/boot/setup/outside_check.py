@@ -23,6 +23,7 @@ from ferroscope.contrib.boot.dhcp_message import DhcpReply
 from ferroscope.contrib.boot.setup import downloads
 from ferroscope.contrib.boot.setup.visitor import NIC, SetupVisitor, VisitorError
 from ferroscope.core import json_safety
+from ferroscope.core.finding import Finding
 from ferroscope.node_boot import HOST, base_url
 
 _PATIENCE_SECONDS: Final = 4.0
@@ -32,15 +33,6 @@ _FIREWALL: Final = (
     "if the service runs, a firewall of this host drops it: nft list ruleset; accept UDP 67, 69 and 4011, and the port "
     "of the web server"
 )
-
-
-class OutsideCheck(msgspec.Struct, frozen=True):
-    """``verdict``: ok, wrong, or note; ``advice``: what to do."""
-
-    code: str
-    verdict: str
-    summary: str
-    advice: str = ""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +61,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return base_url(self.boot, self.server)
 
 
-def look(subject: Subject) -> Iterator[OutsideCheck]:
+def look(subject: Subject) -> Iterator[Finding]:
     """Yield the results of a visit."""
     allowed, denied = dhcp_probe.random_mac(), dhcp_probe.random_mac()
     silent = list(_services(subject))
     yield from silent
     opened, why = _wait_open(subject)
     if not opened:
-        yield OutsideCheck("filter", "wrong", why, "see: ferroscope status; systemctl status ferroscope-pxe-filter")
+        yield Finding("filter", "wrong", why, "see: ferroscope status; systemctl status ferroscope-pxe-filter")
         return
     try:
         with _admit(subject.table, allowed, denied), _visitor(subject, allowed, denied) as visitor:
@@ -84,18 +76,18 @@ def look(subject: Subject) -> Iterator[OutsideCheck]:
             yield from _check_allowed(subject, visitor, allowed, {check.code for check in silent})
     except (VisitorError, OSError) as exc:
         advice = "boot one machine to see it work; its timeline and the console say where it stops"
-        yield OutsideCheck("outside", "note", f"this host cannot be checked from the outside: {exc}", advice)
+        yield Finding("outside", "note", f"this host cannot be checked from the outside: {exc}", advice)
 
 
-def _services(subject: Subject) -> Iterator[OutsideCheck]:
+def _services(subject: Subject) -> Iterator[Finding]:
     """Yield services that do not run, so that no result is expected of them."""
     if not interfaces.listens(67, udp=True):
         advice = "see: systemctl status dnsmasq; journalctl -u dnsmasq"
-        yield OutsideCheck("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)
+        yield Finding("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)
     for port in _web_ports(subject):
         if not interfaces.listens(port, udp=False):
             summary = f"the web server does not run: no program listens on TCP port {port}"
-            yield OutsideCheck("http", "wrong", summary, "see: systemctl status nginx; nginx -t")
+            yield Finding("http", "wrong", summary, "see: systemctl status nginx; nginx -t")
 
 
 def _web_ports(subject: Subject) -> list[int]:
@@ -139,7 +131,7 @@ def _admit(table: str, allowed: str, denied: str) -> Iterator[None]:
             _nft("delete", "element", "inet", table, name, element)
 
 
-def _check_denied(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[OutsideCheck]:
+def _check_denied(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[Finding]:
     visitor.become(mac)
     with visitor.inside():
         question = dhcp_message.message(mac, 0, architecture=7)
@@ -155,12 +147,12 @@ def _check_denied(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator
             got.append("HTTP")
     if got:
         summary = f"a machine that must not boot is answered over {', '.join(got)}"
-        yield OutsideCheck("denied", "wrong", summary, "the filter does not guard it: ferroscope doctor")
+        yield Finding("denied", "wrong", summary, "the filter does not guard it: ferroscope doctor")
     else:
-        yield OutsideCheck("denied", "ok", "a machine that must not boot gets no answer: DHCP, TFTP, HTTP")
+        yield Finding("denied", "ok", "a machine that must not boot gets no answer: DHCP, TFTP, HTTP")
 
 
-def _check_allowed(subject: Subject, visitor: SetupVisitor, mac: str, broken: set[str]) -> Iterator[OutsideCheck]:
+def _check_allowed(subject: Subject, visitor: SetupVisitor, mac: str, broken: set[str]) -> Iterator[Finding]:
     if "dhcp" not in broken:
         visitor.become(mac)
         yield from _addresses(subject, visitor, mac)
@@ -171,7 +163,7 @@ def _check_allowed(subject: Subject, visitor: SetupVisitor, mac: str, broken: se
         yield from _boot_files(subject, over_http="http" not in broken)
 
 
-def _addresses(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[OutsideCheck]:
+def _addresses(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[Finding]:
     """Ask as each kind of machine, and compare the boot file that it gets."""
     boot = subject.boot
     script = f"{subject.web}/{dnsmasq.SCRIPT_NAME}" if subject.web else dnsmasq.SCRIPT_NAME
@@ -187,7 +179,7 @@ def _addresses(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[Ou
         with visitor.inside():
             answer = dhcp_probe.ask(NIC, mac, question, seconds=subject.patience, of=subject.server)
         if answer is None:
-            yield OutsideCheck("dhcp", "wrong", f"an allowed machine ({name}) gets no answer over DHCP", _FIREWALL)
+            yield Finding("dhcp", "wrong", f"an allowed machine ({name}) gets no answer over DHCP", _FIREWALL)
             return
         if boot.proxied_networks and not is_ipxe and architecture:
             answer = _from_proxy(subject, visitor, mac, architecture)
@@ -196,13 +188,13 @@ def _addresses(subject: Subject, visitor: SetupVisitor, mac: str) -> Iterator[Ou
             got = answer.boot_file if answer is not None else "no answer on port 4011"
             wrong.append(f"{name} gets the boot file {got!r} instead of {file!r}")
     if wrong:
-        yield OutsideCheck(
+        yield Finding(
             "dhcp", "wrong", "; ".join(wrong), "does dnsmasq run with these settings? systemctl restart dnsmasq"
         )
     elif boot.proxied_networks:
-        yield OutsideCheck("dhcp", "ok", "an allowed machine gets its boot file, and no address from this host")
+        yield Finding("dhcp", "ok", "an allowed machine gets its boot file, and no address from this host")
     else:
-        yield OutsideCheck("dhcp", "ok", f"an allowed machine gets an address ({offered}) and its boot file")
+        yield Finding("dhcp", "ok", f"an allowed machine gets an address ({offered}) and its boot file")
 
 
 def _from_proxy(subject: Subject, visitor: SetupVisitor, mac: str, architecture: int) -> DhcpReply | None:
@@ -217,7 +209,7 @@ def _from_proxy(subject: Subject, visitor: SetupVisitor, mac: str, architecture:
         visitor.become(mac)
 
 
-def _loaders(subject: Subject) -> Iterator[OutsideCheck]:
+def _loaders(subject: Subject) -> Iterator[Finding]:
     boot = subject.boot
     names = [
         loader
@@ -226,17 +218,15 @@ def _loaders(subject: Subject) -> Iterator[OutsideCheck]:
     ]
     if not names:
         summary = f"{boot.tftp_root} has no iPXE: firmware cannot boot"
-        yield OutsideCheck(
-            "tftp", "wrong", summary, "install the package ipxe, then run: ferroscope setup --boot network"
-        )
+        yield Finding("tftp", "wrong", summary, "install the package ipxe, then run: ferroscope setup --boot network")
     loads = {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
     yield from _verdict(subject, "tftp", loads)
 
 
-def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[OutsideCheck]:
+def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[Finding]:
     names = [dnsmasq.SCRIPT_NAME, *subject.files]
     if subject.web and not _web_ports(subject):
-        yield OutsideCheck("http", "note", f"{subject.web} is on another host, and was not checked")
+        yield Finding("http", "note", f"{subject.web} is on another host, and was not checked")
     elif not subject.web:
         yield from _verdict(
             subject, "tftp", {name: downloads.tftp(subject.server, name, seconds=subject.patience) for name in names}
@@ -247,19 +237,19 @@ def _boot_files(subject: Subject, *, over_http: bool) -> Iterator[OutsideCheck]:
         )
 
 
-def _verdict(subject: Subject, code: str, loads: dict[str, downloads.PackageDownload]) -> Iterator[OutsideCheck]:
+def _verdict(subject: Subject, code: str, loads: dict[str, downloads.PackageDownload]) -> Iterator[Finding]:
     root = Path(subject.boot.tftp_root)
     for name, got in loads.items():
         path = root / name
         if not got.error and path.is_file() and got.size not in (None, path.stat().st_size):
             summary = f"{name} has {got.size} bytes over {code.upper()}, but {path.stat().st_size} on this host"
-            yield OutsideCheck(code, "wrong", summary, f"does the server serve another directory than {root}?")
+            yield Finding(code, "wrong", summary, f"does the server serve another directory than {root}?")
         if got.error:
-            yield OutsideCheck(
+            yield Finding(
                 code, "wrong", f"{name} cannot be loaded over {code.upper()}: {got.error}", _cure(subject, path, got)
             )
     if loads and not any(got.error for got in loads.values()):
-        yield OutsideCheck(code, "ok", f"an allowed machine loads over {code.upper()}: {', '.join(loads)}")
+        yield Finding(code, "ok", f"an allowed machine loads over {code.upper()}: {', '.join(loads)}")
 
 
 def _cure(subject: Subject, path: Path, got: downloads.PackageDownload) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.core.boot_macs import SetChange
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import TimedOpening
 from ferroscope.contrib.boot.pxe_filter.leader import FilterLease
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile

@@ -14,9 +14,9 @@ from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.contracts.store import Query, StopFlag
 from ferroscope.contracts.telemetry import Silent
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.dhcp_leases import DhcpLeases
 from ferroscope.contrib.boot.pxe_filter.leader import PxeFilter
 from ferroscope.contrib.boot.pxe_filter.sync import MacSync

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import TimedOpening
 from tests.support.manual_clock import ManualClock
 from tests.support.rows import each

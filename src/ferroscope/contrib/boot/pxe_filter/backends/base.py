@@ -21,8 +21,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.contracts.store import Clock
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 
 PREFIX: Final = "ferroscope_pxe_"
 

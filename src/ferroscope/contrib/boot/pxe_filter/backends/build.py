@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.plugins import FilterBackend, PxeFilterError
 from ferroscope.contracts.store import Clock
+from ferroscope.contrib.boot.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
 from ferroscope.contrib.boot.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.contrib.boot.pxe_filter.backends.iptables import IptablesFilter

@@ -24,7 +24,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import FilterWatchdog
 from ferroscope.contrib.boot.pxe_filter.backends.host_files import UNKNOWN_HOSTS, HostFiles
 from ferroscope.core.boot_macs import SetChange, SortedMacs

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.contracts.plugins import PxeFilterError
 from ferroscope.contracts.store import Clock
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import (
     COMMAND_SECONDS,
     PREFIX,
