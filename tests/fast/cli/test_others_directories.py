@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ferroscope.cli.exits import Failure
 from ferroscope.cli.main import main
 from ferroscope.config import foreign
 from ferroscope.config.load import STATE_DIRECTORY
@@ -34,9 +35,9 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _set_up(link: Path) -> None:
     targets = [InstallTarget(link / "boot.ipxe", b"new")]
-    with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
+    with pytest.raises(Failure, match=r"chown root .*theirs"):
         apply.compare(targets, replace=False)
-    with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
+    with pytest.raises(Failure, match=r"chown root .*theirs"):
         apply.write(targets, [apply.FileChange(targets[0].path, apply.FileState.NEW)])
 
 

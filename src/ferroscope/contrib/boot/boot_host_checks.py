@@ -18,7 +18,7 @@ from typing import Final
 
 from ferroscope.config import foreign
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
-from ferroscope.contrib.boot import dhcp_probe, dnsmasq, reach
+from ferroscope.contrib.boot import dhcp_probe, dnsmasq, host_facts, reach
 from ferroscope.contrib.boot.dhcp_probe import Server
 from ferroscope.contrib.boot.dnsmasq import (
     Address,
@@ -30,7 +30,7 @@ from ferroscope.contrib.boot.dnsmasq import (
     own_name,
     parse,
 )
-from ferroscope.contrib.boot.interfaces import FactsError, interfaces, listens
+from ferroscope.contrib.boot.host_facts import FactsError, interfaces, listens
 from ferroscope.contrib.boot.proxy_dhcp import ProxyError
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.core.finding import Finding
@@ -38,12 +38,6 @@ from ferroscope.core.host_spelling import parse_address
 from ferroscope.node_boot import HOST
 
 _TIMEOUT_SECONDS: Final = 5.0
-# This directory exists if systemd is the host's init; the unit was installed by a package or an operator.
-_SYSTEMD: Final = Path("/run/systemd/system")
-_UNITS: Final = tuple(
-    Path(place, "dnsmasq.service")
-    for place in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
-)
 _REGENERATE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
 
 
@@ -163,7 +157,7 @@ def _web(settings: BootSettings, pxe_filter: PxeFilterSettings) -> Iterator[Find
 
 
 def _service() -> Iterator[Finding]:
-    if _SYSTEMD.is_dir() and not any(unit.exists() for unit in _UNITS):
+    if host_facts.SYSTEMD.is_dir() and host_facts.unit("dnsmasq.service") is None:
         summary = "dnsmasq.service does not exist: dnsmasq is not started at boot, after the PXE filter"
         advice = "install the package dnsmasq; on Debian, dnsmasq-base contains only the program"
         yield Finding("dnsmasq", "note", summary, advice)

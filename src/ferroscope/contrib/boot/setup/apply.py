@@ -21,9 +21,11 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config import foreign
 from ferroscope.config.options import BootSettings, Settings
-from ferroscope.contrib.boot.setup import facts, plan
+from ferroscope.contrib.boot import host_facts
+from ferroscope.contrib.boot.setup import plan
 from ferroscope.contrib.boot.setup.plan import InstallTarget
 
 _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
@@ -51,16 +53,8 @@ class FileChange(msgspec.Struct, frozen=True):
         return f"{self.change.value}: {self.path}" + (f" (before: {self.kept})" if self.kept else "")
 
 
-class ApplyError(Exception):
-    """Something could not be written or started; ``advice`` says what to do."""
-
-    def __init__(self, message: str, advice: str = "") -> None:
-        super().__init__(message)
-        self.advice = advice
-
-
 def compare(targets: Iterable[InstallTarget], *, replace: bool) -> list[FileChange]:
-    """Return the planned changes; ``ApplyError`` for a foreign file, unless it should be replaced."""
+    """Return the planned changes; ``Failure`` for a foreign file, unless it should be replaced."""
     changes = []
     for target in targets:
         try:
@@ -70,22 +64,23 @@ def compare(targets: Iterable[InstallTarget], *, replace: bool) -> list[FileChan
             changes.append(FileChange(target.path, FileState.NEW))
             continue
         except OSError as exc:
-            raise ApplyError(f"cannot read {target.path}: {exc.strerror}") from exc
+            raise Failure(f"cannot read {target.path}: {exc.strerror}", exit_code=Exit.CONFLICT) from exc
         if before == target.content:
             changes.append(FileChange(target.path, FileState.SAME))
         elif replace or plan.is_ours(before):
             backup = kept_at(plan.BACKUPS / target.path.relative_to("/"), before)
             changes.append(FileChange(target.path, FileState.REPLACED, backup))
         else:
-            raise ApplyError(
+            raise Failure(
                 f"{target.path} exists, and was not written by Ferroscope",
-                f"move it away, or replace it with --replace (it is then kept in {plan.BACKUPS})",
+                exit_code=Exit.CONFLICT,
+                advice=f"move it away, or replace it with --replace (it is then kept in {plan.BACKUPS})",
             )
     return changes
 
 
 def write(targets: Sequence[InstallTarget], changes: Sequence[FileChange]) -> None:
-    """Write the files that differ; ``ApplyError``."""
+    """Write the files that differ; ``Failure``."""
     for target, change in zip(targets, changes, strict=True):
         try:
             if change.kept is not None:
@@ -97,7 +92,7 @@ def write(targets: Sequence[InstallTarget], changes: Sequence[FileChange]) -> No
                 foreign.refuse(target.path.parent)
                 _write_atomically(target)
         except OSError as exc:
-            raise ApplyError(f"cannot write {target.path}: {exc.strerror or exc}") from exc
+            raise Failure(f"cannot write {target.path}: {exc.strerror or exc}") from exc
 
 
 def _make(directory: Path) -> None:
@@ -138,14 +133,14 @@ def loaders(settings: BootSettings) -> tuple[list[InstallTarget], list[str]]:
     """Return the boot loaders to install, and remarks on those that are missing or left alone."""
     targets, remarks = [], []
     for name in (settings.loader_bios, settings.loader_x64, settings.loader_arm64):
-        source, path = facts.LOADERS / name, Path(settings.tftp_root) / name
+        source, path = host_facts.LOADERS / name, Path(settings.tftp_root) / name
         if path.exists():
             if source.exists() and source.read_bytes() != path.read_bytes():
                 remarks.append(f"{path} is another one than {source}, and is kept")
         elif source.exists():
             targets.append(InstallTarget(path, source.read_bytes()))
         else:
-            remarks.append(f"{name} is not in {facts.LOADERS}: {_consequence(settings, name)}")
+            remarks.append(f"{name} is not in {host_facts.LOADERS}: {_consequence(settings, name)}")
     return targets, remarks
 
 
@@ -159,16 +154,18 @@ def _consequence(settings: BootSettings, name: str) -> str:
 
 
 def units() -> list[InstallTarget]:
-    """Return the units that no package has installed; ``ApplyError`` if they cannot be found."""
-    lacking = [name for name in plan.UNITS if facts.unit(name) in (None, _UNIT_DIRECTORY / name)]
+    """Return the units to install, if systemd runs; ``Failure`` if they are nowhere on this host."""
+    if not host_facts.SYSTEMD.is_dir():
+        return []
+    lacking = [name for name in plan.UNITS if host_facts.unit(name) in (None, _UNIT_DIRECTORY / name)]
     if not lacking:
         return []
     places = [Path(sysconfig.get_path("data"), "share/ferroscope/deploy"), Path(__file__).parents[5] / "deploy"]
     source = next((place / "systemd" for place in places if (place / "systemd" / lacking[0]).exists()), None)
     if source is None:
-        raise ApplyError(
+        raise Failure(
             "the units of a boot host are not installed",
-            "install the package that has them: apt install ./ferroscope-boot-host_*_all.deb",
+            advice="install the package that has them: apt install ./ferroscope-boot-host_*_all.deb",
         )
     program = str(Path(sys.argv[0]).resolve())
     return [
@@ -203,8 +200,8 @@ def services(changes: Iterable[FileChange], settings: Settings, *, configured: b
     """
     changed = {written.path for written in changes if written.change is not FileState.SAME}
     closed, pxe_filter = plan.UNITS
-    alone = settings.database.connection.startswith("sqlite") and facts.unit(_ALL) is not None
-    roles = [_ALL] if alone else [unit for unit in _ROLES if configured and facts.is_active(unit)]
+    alone = settings.database.connection.startswith("sqlite") and host_facts.unit(_ALL) is not None
+    roles = [_ALL] if alone else [unit for unit in _ROLES if configured and host_facts.is_active(unit)]
     return [
         *(ServiceUnit(unit, configured) for unit in roles),
         ServiceUnit(closed, plan.RULESET in changed),
@@ -215,7 +212,7 @@ def services(changes: Iterable[FileChange], settings: Settings, *, configured: b
 
 
 def add_user() -> None:
-    """Create the user of the units, as Debian's package does; ``ApplyError``."""
+    """Create the user of the units, as Debian's package does; ``Failure``."""
     try:
         pwd.getpwnam(_USER)
     except KeyError:
@@ -223,7 +220,7 @@ def add_user() -> None:
 
 
 def start(wanted: Sequence[ServiceUnit], *, reload: bool) -> None:
-    """Start them with systemd; ``ApplyError``. ``reload``: units have changed."""
+    """Start them with systemd; ``Failure``. ``reload``: units have changed."""
     commands = [["systemctl", "daemon-reload"]] if reload else []
     for service in wanted:
         commands += service.commands()
@@ -232,14 +229,14 @@ def start(wanted: Sequence[ServiceUnit], *, reload: bool) -> None:
 
 
 def run(command: Sequence[str], *, advice: str = "") -> None:
-    """Run a command; ``ApplyError`` with its last line if it fails."""
+    """Run a command; ``Failure`` with its last line if it fails."""
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(  # noqa: S603  # only commands of this module and of its caller
             command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False, env=environment
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
-        raise ApplyError(f"{' '.join(command)}: {exc}", advice) from exc
+        raise Failure(f"{' '.join(command)}: {exc}", advice=advice) from exc
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or [f"exit code {done.returncode}"]
-        raise ApplyError(f"{' '.join(command)}: {lines[-1]}", advice)
+        raise Failure(f"{' '.join(command)}: {lines[-1]}", advice=advice)

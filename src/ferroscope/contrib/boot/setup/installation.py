@@ -7,35 +7,61 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 import click
 import msgspec
 
 from ferroscope.cli.exits import Exit, Failure
-
-if TYPE_CHECKING:
-    from ferroscope.config.options import Settings
-    from ferroscope.contrib.boot.dhcp_probe import Server
-    from ferroscope.contrib.boot.interfaces import HostInterface
-    from ferroscope.contrib.boot.setup.apply import FileChange
-    from ferroscope.contrib.boot.setup.plan import BootHost, InstallTarget
-    from ferroscope.core.finding import Finding
+from ferroscope.cli.text import is_terminal
+from ferroscope.config.errors import StartError
+from ferroscope.config.options import Settings
+from ferroscope.contrib.boot import dhcp_probe, dnsmasq, host_facts
+from ferroscope.contrib.boot.boot_host_checks import unreachable
+from ferroscope.contrib.boot.dhcp_probe import Server
+from ferroscope.contrib.boot.host_facts import HostInterface
+from ferroscope.contrib.boot.pxe_filter.checks import closed_ruleset, table_of
+from ferroscope.contrib.boot.pxe_filter.process import open_host
+from ferroscope.contrib.boot.setup import apply, outside_check, plan
+from ferroscope.contrib.boot.setup.apply import FileChange
+from ferroscope.contrib.boot.setup.plan import BootHost, InstallTarget
+from ferroscope.core.finding import Finding
 
 WAYS: Final = ("own", "proxy")
 _MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}
 
 
-class Questions(Protocol):
-    """Asks on a terminal, or takes the options."""
+class Questions:
+    """Asks, unless an option has answered; without a terminal the default is the answer."""
 
-    interactive: bool
+    def __init__(self, answers: Mapping[str, str | None]) -> None:
+        self._answers = answers
+        self.interactive = is_terminal(sys.stdin)
 
-    def is_given(self, name: str) -> bool: ...
+    def adds_boot_host(self) -> bool:
+        """Whether existing settings shall be kept, and this host become a boot host with them."""
+        boot = self._answers.get("boot")
+        return boot in (None, "network") and (self.is_given("interface") or (boot is not None and self.interactive))
 
-    def ask(self, name: str, text: str, default: str, choices: tuple[str, ...] = (), explanation: str = "") -> str: ...
+    def is_given(self, name: str) -> bool:
+        return self._answers.get(name) is not None
+
+    def ask(self, name: str, text: str, default: str, choices: tuple[str, ...] = (), explanation: str = "") -> str:
+        """Return the answer, without surrounding spaces."""
+        if (answer := self._answers.get(name)) is not None:
+            return answer.strip()
+        if not self.interactive:
+            return default
+        if explanation:
+            click.echo(f"\n{explanation}")
+        kind = click.Choice(choices) if choices else str
+        return str(click.prompt(text, default=default, type=kind, show_default=bool(default))).strip()
+
+    def ask_secret(self, text: str) -> str:
+        """Return a secret; "" without a terminal."""
+        return str(click.prompt(text, default="", hide_input=True, show_default=False)) if self.interactive else ""
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -48,14 +74,11 @@ class Chosen(msgspec.Struct, frozen=True):
 
 def ask_interface(questions: Questions) -> str:
     """Return the interface on which machines boot; "" if this host should not be a boot host."""
-    from ferroscope.contrib.boot import interfaces
-    from ferroscope.contrib.boot.setup import plan
-
     if not questions.interactive or os.geteuid() != 0:
         return questions.ask("interface", "", "")
     try:
-        present = interfaces.interfaces()
-    except interfaces.FactsError:
+        present = host_facts.interfaces()
+    except host_facts.FactsError:
         present = []
     return questions.ask(
         "interface",
@@ -70,17 +93,14 @@ def ask_boot_host(
     questions: Questions, interface: str, existing: Settings | None, *, install: bool, dry_run: bool
 ) -> Chosen:
     """Ask the questions for a boot host; install missing packages on request."""
-    from ferroscope.contrib.boot import dnsmasq, interfaces
-    from ferroscope.contrib.boot.setup import plan
-
     if os.geteuid() != 0:
         raise Failure("a boot host can be set up by root only", exit_code=Exit.USAGE, advice="use sudo")
-    _units()
+    apply.units()  # missing ones are reported before anything is asked
     _packages(questions, install=install, dry_run=dry_run)
     try:
-        own_interface, address = plan.choose_interface(interfaces.interfaces(), interface)
-        used = interfaces.neighbours(interface, address.version)
-    except interfaces.FactsError as exc:
+        own_interface, address = plan.choose_interface(host_facts.interfaces(), interface)
+        used = host_facts.neighbours(interface, address.version)
+    except host_facts.FactsError as exc:
         raise Failure(str(exc)) from exc
     except plan.PlanError as exc:
         raise _option_failure(exc, "--interface") from exc
@@ -109,20 +129,8 @@ def ask_boot_host(
     return Chosen(plan.BootHost(name, interface, address, ranges), own_interface.bridge, others)
 
 
-def _units() -> list[InstallTarget]:
-    """Return the units that are missing, if systemd runs; ``Failure`` if they are nowhere on this host."""
-    from ferroscope.contrib.boot.setup import apply, facts
-
-    try:
-        return apply.units() if facts.SYSTEMD.is_dir() else []
-    except apply.ApplyError as exc:
-        raise Failure(str(exc), advice=exc.advice) from exc
-
-
 def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
-    from ferroscope.contrib.boot.setup import apply, facts
-
-    lacking = facts.missing_packages()
+    lacking = host_facts.missing_packages()
     if not lacking:
         return
     command = ["apt-get", "install", "-y", *lacking]
@@ -137,16 +145,11 @@ def _packages(questions: Questions, *, install: bool, dry_run: bool) -> None:
             advice=f"run: {shlex.join(command)}; or use --install-packages",
         )
     click.echo(f"installing {', '.join(lacking)}")
-    try:
-        apply.run(["apt-get", "update"])
-        apply.run(command)
-    except apply.ApplyError as exc:
-        raise Failure(str(exc), advice=exc.advice) from exc
+    apply.run(["apt-get", "update"])
+    apply.run(command)
 
 
 def _others(interface: HostInterface) -> list[Server]:
-    from ferroscope.contrib.boot import dhcp_probe
-
     click.echo(f"looking for other DHCP servers on {interface.name} ({dhcp_probe.PROBE_SECONDS:.0f} s)")
     try:
         answering = dhcp_probe.servers(interface.name)
@@ -192,16 +195,12 @@ class Installation:
     """The planned files. Checking whether they can be written changes nothing; ``Failure`` if not."""
 
     def __init__(self, settings: Settings, chosen: Chosen, *, replace: bool) -> None:
-        from ferroscope.config.errors import StartError
-        from ferroscope.contrib.boot.pxe_filter.checks import closed_ruleset
-        from ferroscope.contrib.boot.setup import apply, plan
-
         self._settings = settings
         self._chosen = chosen
         try:
             targets = plan.targets(settings, chosen.host.name, closed_ruleset(settings))
             loaders, self.remarks = apply.loaders(settings.boot)
-            self._targets: list[InstallTarget] = [*targets, *loaders, *_units()]
+            self._targets: list[InstallTarget] = [*targets, *loaders, *apply.units()]
             self.changes: list[FileChange] = apply.compare(self._targets, replace=replace)
             self._new_units = any(
                 written.change is not apply.FileState.SAME
@@ -210,8 +209,6 @@ class Installation:
             )
         except (StartError, ValueError) as exc:
             raise Failure(str(exc), exit_code=Exit.CONFIGURATION) from exc
-        except apply.ApplyError as exc:
-            raise Failure(str(exc), exit_code=Exit.CONFLICT, advice=exc.advice) from exc
         self.remarks.append(
             "machines with 32-bit UEFI (ia32) get an address and no boot file: the ramdisk and its kernel are 64-bit"
         )
@@ -224,9 +221,6 @@ class Installation:
 
     def show_unreachable(self) -> None:
         """Print what machines could not reach; doctor reports it, too, once the files are written."""
-        from ferroscope.contrib.boot import dhcp_probe, dnsmasq
-        from ferroscope.contrib.boot.boot_host_checks import unreachable
-
         boot = self._settings.boot
         own = dnsmasq.own(boot, self._chosen.host.name).values()
         for gap_check in unreachable(boot, self._settings.pxe_filter, own, dhcp_probe.routers(self._chosen.others)):
@@ -234,20 +228,15 @@ class Installation:
 
     def carry_out(self, path: Path, *, configured: bool) -> None:
         """Write the files and start the services. ``path``: of the configuration; ``configured``: it was changed."""
-        from ferroscope.contrib.boot.setup import apply, facts, plan
-
-        try:
-            apply.write(self._targets, self.changes)
-            if facts.SYSTEMD.is_dir():
-                apply.add_user()
-                wanted = apply.services(self.changes, self._settings, configured=configured)
-                apply.start(wanted, reload=self._new_units)
-        except apply.ApplyError as exc:
-            raise Failure(str(exc), advice=exc.advice) from exc
+        apply.write(self._targets, self.changes)
+        if host_facts.SYSTEMD.is_dir():
+            apply.add_user()
+            wanted = apply.services(self.changes, self._settings, configured=configured)
+            apply.start(wanted, reload=self._new_units)
         root = Path(self._settings.boot.tftp_root)
         if (closed := apply.unreadable(root)) is not None:
             click.echo(f"Warning: dnsmasq and nginx cannot read {root}: run chmod o+x {closed}", err=True)
-        if not facts.SYSTEMD.is_dir():
+        if not host_facts.SYSTEMD.is_dir():
             click.echo("systemd does not run here. Start, in this order:")
             dnsmasq = f"dnsmasq -k --conf-file={self._settings.boot.dnsmasq_config}"
             for command in (f"nft -f {plan.RULESET}", f"ferroscope pxe-filter -c {path}", dnsmasq, "nginx"):
@@ -268,11 +257,6 @@ class Installation:
 
     def check(self) -> list[Finding]:
         """Check the host from the outside, and show what was found."""
-        from ferroscope.contrib.boot import dnsmasq
-        from ferroscope.contrib.boot.pxe_filter.checks import table_of
-        from ferroscope.contrib.boot.pxe_filter.process import open_host
-        from ferroscope.contrib.boot.setup import outside_check
-
         host, settings = self._chosen.host, self._settings
         leader = open_host(settings)
         if leader and leader.partition(".")[0] != host.name.partition(".")[0]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ferroscope.config.load import CONFIG_FILES
-
-if TYPE_CHECKING:
-    from ferroscope.config.options import Settings
-    from ferroscope.contrib.boot.setup.installation import Installation
+from ferroscope.config.options import Settings
+from ferroscope.contrib.boot import host_facts
+from ferroscope.contrib.boot.setup.installation import Installation
 
 
 def show(
@@ -48,15 +46,12 @@ def _service(settings: Settings, own: str, *, changed: bool, started: bool) -> l
 
     ``started``: the units that a boot host needs were started with the new settings.
     """
-    from ferroscope.contrib.boot import interfaces
-    from ferroscope.contrib.boot.setup import facts
-
     alone = settings.database.connection.startswith("sqlite")
     roles = ("all",) if alone else ("api", "worker")
     units = [f"ferroscope-{role}.service" for role in roles]
-    systemd = not own and facts.SYSTEMD.is_dir() and all(map(facts.unit, units))
+    systemd = not own and host_facts.SYSTEMD.is_dir() and all(map(host_facts.unit, units))
     port = settings.api.bare_metal_port
-    runs = all(map(facts.is_active, units)) if systemd else bool(port) and interfaces.listens(port, udp=False)
+    runs = all(map(host_facts.is_active, units)) if systemd else bool(port) and host_facts.listens(port, udp=False)
     if runs and (not changed or (systemd and started)):
         return []
     if systemd:

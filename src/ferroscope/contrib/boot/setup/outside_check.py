@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.config.options import BootSettings
-from ferroscope.contrib.boot import dhcp_message, dhcp_probe, dnsmasq, interfaces
+from ferroscope.contrib.boot import dhcp_message, dhcp_probe, dnsmasq, host_facts
 from ferroscope.contrib.boot.dhcp_message import DhcpReply
 from ferroscope.contrib.boot.setup import downloads
 from ferroscope.contrib.boot.setup.visitor import NIC, SetupVisitor, VisitorError
@@ -81,11 +81,11 @@ def look(subject: Subject) -> Iterator[Finding]:
 
 def _services(subject: Subject) -> Iterator[Finding]:
     """Yield services that do not run, so that no result is expected of them."""
-    if not interfaces.listens(67, udp=True):
+    if not host_facts.listens(67, udp=True):
         advice = "see: systemctl status dnsmasq; journalctl -u dnsmasq"
         yield Finding("dhcp", "wrong", "dnsmasq does not run: no program listens on UDP port 67", advice)
     for port in _web_ports(subject):
-        if not interfaces.listens(port, udp=False):
+        if not host_facts.listens(port, udp=False):
             summary = f"the web server does not run: no program listens on TCP port {port}"
             yield Finding("http", "wrong", summary, "see: systemctl status nginx; nginx -t")
 
@@ -266,7 +266,7 @@ def _nft(*words: str) -> str | None:
     """Return what nft says; None if it fails."""
     try:
         done = subprocess.run(  # noqa: S603  # nft(8)
-            [shutil.which("nft", path=interfaces.PATH) or "nft", *words],
+            [shutil.which("nft", path=host_facts.PATH) or "nft", *words],
             capture_output=True,
             text=True,
             timeout=10,

@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.config.options import Settings
 from ferroscope.contrib.boot import dnsmasq, ipxe
-from ferroscope.contrib.boot.interfaces import Address, HostInterface
+from ferroscope.contrib.boot.host_facts import Address, HostInterface
 from ferroscope.node_boot import HOST
 
 HTTP_PORT: Final = 8080

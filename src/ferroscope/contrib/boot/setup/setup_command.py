@@ -6,8 +6,6 @@ defaults. With an interface, it makes this host a boot host, too (``boot_host``)
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,15 +14,24 @@ import click
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.service import database_url
-from ferroscope.cli.text import is_terminal
 from ferroscope.cli.user_file import ask_password, check_name, put_user
+from ferroscope.config.errors import SetupError
 from ferroscope.config.load import CONFIG_FILES
 from ferroscope.config.options import Settings
-from ferroscope.contrib.boot.setup import next_steps
-from ferroscope.contrib.boot.setup.installation import WAYS, Chosen, Installation, ask_boot_host, ask_interface
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contrib.boot.setup import next_steps, plan
+from ferroscope.contrib.boot.setup.installation import (
+    WAYS,
+    Chosen,
+    Installation,
+    Questions,
+    ask_boot_host,
+    ask_interface,
+)
 from ferroscope.contrib.boot.setup.setup_file import Draft, Sections, let_service_read, old_text
 from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.values import is_loopback
+from ferroscope.db.prepare import prepared
 
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Where 'ferroscope ramdisk build' puts it.
@@ -73,7 +80,7 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers:
     and starts dnsmasq, nginx and the PXE filter, and checks them as a machine on the network. If the configuration
     exists, it asks only for that, and adds what is missing.
     """
-    questions = _SetupQuestions(answers)
+    questions = Questions(answers)
     old, existing = old_text(path, add=questions.adds_boot_host(), replace=replace)
     sections: Sections = {}
     chosen = None
@@ -126,7 +133,7 @@ def _run_doctor(path: Path) -> bool:
     return True
 
 
-def _image(questions: _SetupQuestions) -> str:
+def _image(questions: Questions) -> str:
     """Return the ISO image for BMCs: a file, which the api serves, or a URL."""
     image = questions.ask(
         "iso",
@@ -143,8 +150,6 @@ def _image(questions: _SetupQuestions) -> str:
 
 
 def _add(sections: Sections, chosen: Chosen, existing: Settings | None) -> None:
-    from ferroscope.contrib.boot.setup import plan
-
     try:
         added = plan.sections(chosen.host, existing)
     except plan.PlanError as exc:
@@ -153,45 +158,10 @@ def _add(sections: Sections, chosen: Chosen, existing: Settings | None) -> None:
         sections[section] = sections.get(section, {}) | options
 
 
-class _SetupQuestions:
-    """Asks, unless an option has answered; without a terminal the default is the answer."""
-
-    def __init__(self, answers: Mapping[str, str | None]) -> None:
-        self._answers = answers
-        self.interactive = is_terminal(sys.stdin)
-
-    def adds_boot_host(self) -> bool:
-        """Whether existing settings shall be kept, and this host become a boot host with them."""
-        boot = self._answers.get("boot")
-        return boot in (None, "network") and (self.is_given("interface") or (boot is not None and self.interactive))
-
-    def is_given(self, name: str) -> bool:
-        return self._answers.get(name) is not None
-
-    def ask(self, name: str, text: str, default: str, choices: tuple[str, ...] = (), explanation: str = "") -> str:
-        """Return the answer, without surrounding spaces."""
-        if (answer := self._answers.get(name)) is not None:
-            return answer.strip()
-        if not self.interactive:
-            return default
-        if explanation:
-            click.echo(f"\n{explanation}")
-        kind = click.Choice(choices) if choices else str
-        return str(click.prompt(text, default=default, type=kind, show_default=bool(default))).strip()
-
-    def ask_secret(self, text: str) -> str:
-        """Return a secret; "" without a terminal."""
-        return str(click.prompt(text, default="", hide_input=True, show_default=False)) if self.interactive else ""
-
-
 # The questions
 
 
-def _database(questions: _SetupQuestions) -> dict[str, str]:
-    from ferroscope.config.errors import SetupError
-    from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.db.prepare import prepared
-
+def _database(questions: Questions) -> dict[str, str]:
     explanation = (
         "1. The database. SQLite needs nothing and serves one host. For several hosts: postgresql://USER@HOST/NAME\n"
         "   or mysql://USER@HOST/NAME. The password is asked for separately."
@@ -216,7 +186,7 @@ def _database(questions: _SetupQuestions) -> dict[str, str]:
         failure.show()
 
 
-def _api(questions: _SetupQuestions, users: Path, *, dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
+def _api(questions: Questions, users: Path, *, dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Return ``[api]`` and ``[keystone_authtoken]``."""
     host = questions.ask(
         "listen",
@@ -251,7 +221,7 @@ def _api(questions: _SetupQuestions, users: Path, *, dry_run: bool) -> tuple[dic
     return api, _keystone(questions) if login == "keystone" else {}
 
 
-def _first_user(questions: _SetupQuestions, users: Path) -> None:
+def _first_user(questions: Questions, users: Path) -> None:
     if users.exists():
         click.echo(f"{users} exists and is used; to add users: ferroscope user add")
         return
@@ -262,7 +232,7 @@ def _first_user(questions: _SetupQuestions, users: Path) -> None:
     click.echo(f"user {name} added to {users}")
 
 
-def _keystone(questions: _SetupQuestions) -> dict[str, str]:
+def _keystone(questions: Questions) -> dict[str, str]:
     url = questions.ask("keystone-url", "URL of Keystone, such as https://keystone.example.org:5000", "")
     name = questions.ask("keystone-user", "User of the service in Keystone", "ferroscope")
     password = questions.ask_secret("Its password")
@@ -275,7 +245,7 @@ def _keystone(questions: _SetupQuestions) -> dict[str, str]:
     return {"auth_url": url, "www_authenticate_uri": url, "username": name, "password": password}
 
 
-def _boots(questions: _SetupQuestions) -> str:
+def _boots(questions: Questions) -> str:
     return questions.ask(
         "boot",
         "Boot",
@@ -287,11 +257,9 @@ def _boots(questions: _SetupQuestions) -> str:
 
 
 def _boot(
-    questions: _SetupQuestions, boot: str, hosts: list[str], existing: Settings | None
+    questions: Questions, boot: str, hosts: list[str], existing: Settings | None
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return ``[inspector]`` and ``[boot]``. ``hosts``: addresses that this host listens on, or has."""
-    from ferroscope.contrib.boot.setup import plan
-
     if boot == "none":
         return {"require_managed_boot": "True"}, {}
     url = questions.ask(

@@ -11,6 +11,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.merge import MergeError, added_lines, merge_options
 from ferroscope.config.options import Settings
+from ferroscope.contrib.boot.setup.apply import keep, kept_at
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.runtime.system import service_group
 
@@ -93,8 +94,6 @@ class Draft:
             return
         let_service_read(self._temporary)
         if self._path.exists() and self._replaces:
-            from ferroscope.contrib.boot.setup.apply import keep, kept_at
-
             keep(self._path, kept_at(self._path.with_name(f"{self._path.name}.old"), self._path.read_bytes()))
         self._temporary.replace(self._path)
 

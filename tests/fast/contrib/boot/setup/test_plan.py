@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, PxeFilterSettings, Settings
-from ferroscope.contrib.boot.interfaces import HostInterface
+from ferroscope.contrib.boot.host_facts import HostInterface
 from ferroscope.contrib.boot.setup import plan
 from ferroscope.contrib.boot.setup.plan import BootHost, PlanError
 from tests.support.rows import each

@@ -10,7 +10,8 @@ import pytest
 
 from ferroscope.cli.exits import Failure
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.contrib.boot.setup import apply, facts, plan
+from ferroscope.contrib.boot import host_facts
+from ferroscope.contrib.boot.setup import apply, plan
 from ferroscope.contrib.boot.setup.installation import Questions, ask_boot_host
 
 
@@ -18,7 +19,7 @@ def test_units_that_are_nowhere_are_missed_before_anything_is_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(facts, "SYSTEMD", tmp_path)
+    monkeypatch.setattr(host_facts, "SYSTEMD", tmp_path)
     monkeypatch.setattr(plan, "UNITS", ("of-no-package.service",))
     run = mock.Mock()
     monkeypatch.setattr(apply, "run", run)
@@ -30,7 +31,7 @@ def test_units_that_are_nowhere_are_missed_before_anything_is_installed(
 
 @pytest.mark.parametrize("running", ["ferroscope-all.service", "ferroscope-api.service", "ferroscope-failover.service"])
 def test_what_runs_here_is_restarted_with_the_new_configuration(running: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "is_active", lambda unit: unit == running)
+    monkeypatch.setattr(host_facts, "is_active", lambda unit: unit == running)
     settings = Settings(database=DatabaseSettings(connection="postgresql://ferroscope@db/ferroscope"))
 
     def restarted(*, configured: bool) -> list[str]:

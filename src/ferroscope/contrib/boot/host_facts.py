@@ -1,4 +1,4 @@
-"""The network interfaces of this host, as machines could be connected to them."""
+"""Facts about this host: its network interfaces, missing programs and files, and running units."""
 
 from __future__ import annotations
 
@@ -18,6 +18,16 @@ PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 Address = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+SYSTEMD: Final = Path("/run/systemd/system")
+# Program -> Debian package. The package dnsmasq has the service; dnsmasq-base has the program only.
+_PROGRAMS: Final = {"dnsmasq": "dnsmasq", "nft": "nftables", "nginx": "nginx-light", "ip": "iproute2"}
+LOADERS: Final = Path("/usr/lib/ipxe")
+_SYSTEMCTL_SECONDS: Final = 10
+UNIT_DIRECTORIES: Final = tuple(
+    Path(directory) for directory in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+)
 
 
 class HostInterface(msgspec.Struct, frozen=True):
@@ -98,3 +108,30 @@ def _ports(protocol: str, *, closed: str) -> Iterator[int]:
             words = line.split()
             if not closed or words[3] == closed:
                 yield int(words[1].rpartition(":")[2], 16)
+
+
+def missing_packages() -> list[str]:
+    """Return the missing Debian packages of a boot host."""
+    lacking = [package for program, package in _PROGRAMS.items() if shutil.which(program, path=PATH) is None]
+    if "dnsmasq" not in lacking and SYSTEMD.is_dir() and unit("dnsmasq.service") is None:
+        lacking.append("dnsmasq")
+    if not (LOADERS / "undionly.kpxe").exists():
+        lacking.append("ipxe")
+    return sorted(lacking)
+
+
+def unit(name: str) -> Path | None:
+    """Return the file of an installed unit."""
+    return next((place / name for place in UNIT_DIRECTORIES if (place / name).exists()), None)
+
+
+def is_active(name: str) -> bool:
+    """Whether systemd runs a unit."""
+    try:
+        done = subprocess.run(  # noqa: S603  # systemctl(1)
+            [shutil.which("systemctl") or "systemctl", "is-active", "--quiet", name],
+            capture_output=True, timeout=_SYSTEMCTL_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
