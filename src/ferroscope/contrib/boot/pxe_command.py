@@ -180,7 +180,7 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
 
     from ferroscope.config.errors import StartError
     from ferroscope.contrib.boot.pxe_filter import PxeFilterError
-    from ferroscope.contrib.boot.pxe_filter.removal import remove_pxe_filter
+    from ferroscope.contrib.boot.pxe_filter.host_filters import remove_pxe_filter
     from ferroscope.runtime.system import SystemClock
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no log of the filter

@@ -19,7 +19,7 @@ from ferroscope.contrib.boot.pxe_filter.backends.build import rules_of
 from ferroscope.contrib.boot.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.contrib.boot.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, ruleset
 from ferroscope.contrib.boot.pxe_filter.checks import check
-from ferroscope.contrib.boot.pxe_filter.stale_tables import stale_tables
+from ferroscope.contrib.boot.pxe_filter.host_filters import stale_tables
 from ferroscope.core.finding import Finding
 
 # The directory in which the shipped systemd units expect the rulesets that close the host while it boots.

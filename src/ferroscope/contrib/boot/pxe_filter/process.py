@@ -11,27 +11,26 @@ import socket
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from ferroscope.bus.checks import check_bus
 from ferroscope.config import added
 from ferroscope.config.errors import SetupError, StartError
-from ferroscope.config.options import Settings
+from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.errors import StoreError, StoreUnavailableError
-from ferroscope.contracts.store import MAC_CHANNELS, Channel
+from ferroscope.contracts.store import MAC_CHANNELS, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.contrib.boot.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.build import build_pxe_filter, build_requesters
 from ferroscope.contrib.boot.pxe_filter.checks import check
 from ferroscope.contrib.boot.pxe_filter.dhcp_leases import DhcpLeases, list_lease_files
-from ferroscope.contrib.boot.pxe_filter.elsewhere import MAX_PERIOD_SECONDS, MacsElsewhere, build_macs_elsewhere
-from ferroscope.contrib.boot.pxe_filter.instance import instance_lock
+from ferroscope.contrib.boot.pxe_filter.host_filters import instance_lock, warn_of_stale_tables
 from ferroscope.contrib.boot.pxe_filter.leader import RECONCILE_SECONDS, PxeFilter
-from ferroscope.contrib.boot.pxe_filter.stale_tables import warn_of_stale_tables
 from ferroscope.contrib.boot.pxe_filter.sync import MacSync
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.core.finding import Finding
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.runtime import system
@@ -42,6 +41,8 @@ from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, 
 from ferroscope.telemetry.metrics import Metrics
 
 ROLE: Final = "pxe-filter"
+# Seconds between two looks at the database of an ironic-inspector, at most.
+MAX_PERIOD_SECONDS: Final = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -80,6 +81,33 @@ def open_host(settings: Settings) -> str:
         return ""
     finally:
         backend.close()
+
+
+class MacsElsewhere(Protocol):
+    """Knows the MACs of machines that an ironic-inspector inspects, which boot through the same filter.
+
+    ``start`` returns after the first look.
+    """
+
+    def start(self) -> None: ...
+
+    def active(self) -> frozenset[str]: ...
+
+    def status(self) -> str: ...
+
+    def problem(self) -> Finding | None: ...
+
+
+def build_macs_elsewhere(settings: PxeFilterSettings, clock: Clock, stop: StopFlag) -> MacsElsewhere | None:
+    """Return the reader of the MACs that an ironic-inspector inspects, if one is configured, whether or not its
+    database answers; ``SetupError`` if that cannot be used.
+    """
+    if not settings.inspector_connection:
+        return None
+    period = min(settings.sync_period or MAX_PERIOD_SECONDS, MAX_PERIOD_SECONDS)
+    build = added.backend("pxe_filter.inspector_connection")
+    macs_elsewhere: MacsElsewhere = build(settings.inspector_connection, period=period, clock=clock, stop=stop)
+    return macs_elsewhere
 
 
 class PxeFilterProcess:

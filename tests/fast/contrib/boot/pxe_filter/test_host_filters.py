@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.config.errors import StartError
-from ferroscope.contrib.boot.pxe_filter.instance import instance_lock, is_running
+from ferroscope.contrib.boot.pxe_filter.host_filters import instance_lock, is_running
 
 
 def test_a_second_one_of_the_same_network_is_refused_and_told_why() -> None:
