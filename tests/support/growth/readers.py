@@ -227,7 +227,7 @@ NOT_MEASURED: Final = {
     module: reason
     for reason, modules in {
         "reads what its operator has written: options, files, arguments": (
-            "api.auth.certificate api.auth.policy contrib.boot.dnsmasq cli.credentials cli.input_files"
+            "api.auth.certificate api.auth.policy contrib.boot.addresses cli.credentials cli.input_files"
             " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
             " config.unknown contrib.kubernetes.cluster contrib.openstack.imports.inspector_source"
             " contrib.ramdisk.inputs db.url hooks.loader hooks.pci hooks.physical_network http_server.tls rules.builtin"

@@ -19,19 +19,18 @@ from typing import Final
 from ferroscope.config import foreign
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.contrib.boot import dhcp_probe, dnsmasq, host_facts, reach
-from ferroscope.contrib.boot.dhcp_probe import Server
-from ferroscope.contrib.boot.dnsmasq import (
+from ferroscope.contrib.boot.addresses import (
     Address,
     AddressError,
     DhcpRange,
-    PoolError,
     overlap,
     own,
     own_name,
     parse,
+    pools,
 )
+from ferroscope.contrib.boot.dhcp_probe import Server
 from ferroscope.contrib.boot.host_facts import FactsError, interfaces, listens
-from ferroscope.contrib.boot.proxy_dhcp import ProxyError
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.core.finding import Finding
 from ferroscope.core.host_spelling import parse_address
@@ -48,8 +47,8 @@ def examine_boot(all_settings: Settings, host: str | None = None) -> Iterator[Fi
         return
     yield _callback(settings)
     try:
-        others = {name: dnsmasq.pools(settings, name) for name in settings.hosts}
-    except PoolError as exc:
+        others = {name: pools(settings, name) for name in settings.hosts}
+    except AddressError as exc:
         yield Finding("boot-ranges", "wrong", str(exc), "correct [boot] ranges")
         return
     if not settings.ranges and not settings.proxied_networks:
@@ -59,7 +58,7 @@ def examine_boot(all_settings: Settings, host: str | None = None) -> Iterator[Fi
     name = host or own_name(settings.hosts)
     try:
         mine = own(settings, name)
-    except (AddressError, PoolError, ProxyError) as exc:
+    except AddressError as exc:
         yield Finding("boot-addresses", "wrong", str(exc), "correct [boot] on all boot hosts")
         return
     parts = "; ".join(f"{pool}: {', '.join(map(str, ranges))}" for pool, ranges in others.items())
@@ -222,7 +221,7 @@ def _configured_ranges(text: str) -> Iterator[DhcpRange]:
             continue
         addresses = [word for word in map(str.strip, value.split(",")) if parse_address(word)][:2]
         if len(addresses) == 2:
-            with suppress(PoolError):  # dnsmasq --test reports its errors
+            with suppress(AddressError):  # dnsmasq --test reports its errors
                 yield parse("-".join(addresses), hosts=1)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ferroscope.config.options import BootSettings, InspectorSettings
-from ferroscope.contrib.boot.dnsmasq import literal, own
+from ferroscope.contrib.boot.addresses import literal, own
 from ferroscope.core import callback_secret
 from ferroscope.core.boot import AGENT_TOKEN_PARAMETER, IPXE_PATIENCE, kernel_params, with_consoles
 from ferroscope.node_boot import (
@@ -31,7 +31,7 @@ from ferroscope.node_boot import (
 
 
 def script(settings: BootSettings, inspector: InspectorSettings, host: str) -> str:
-    """Return the script of one boot host; ``AddressError``, ``PoolError``.
+    """Return the script of one boot host; ``AddressError``, ``AddressError``.
 
     ``inspector``: the ramdisk's parameters.
     """

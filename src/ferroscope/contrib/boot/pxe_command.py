@@ -47,7 +47,7 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     """
     from ferroscope.config.options import is_loopback
     from ferroscope.contrib.boot import dnsmasq, ipxe
-    from ferroscope.contrib.boot.dnsmasq import own_name
+    from ferroscope.contrib.boot.addresses import own_name
     from ferroscope.core.boot import CALLBACK_PATH
 
     if directory is not None and install:

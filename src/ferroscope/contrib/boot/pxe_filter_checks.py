@@ -9,10 +9,10 @@ from typing import Final
 
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import PxeFilterSettings, Settings
-from ferroscope.contrib.boot.boot_host_checks import check_interfaces
-from ferroscope.contrib.boot.dnsmasq import (
+from ferroscope.contrib.boot.addresses import (
     own_name,
 )
+from ferroscope.contrib.boot.boot_host_checks import check_interfaces
 from ferroscope.contrib.boot.pxe_filter import PxeFilterError
 from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules, HostCommand
 from ferroscope.contrib.boot.pxe_filter.backends.build import rules_of

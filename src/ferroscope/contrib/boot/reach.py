@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ferroscope.config.options import BootSettings
-from ferroscope.contrib.boot import dnsmasq, proxy_dhcp
-from ferroscope.contrib.boot.dnsmasq import Address
+from ferroscope.contrib.boot import dnsmasq
+from ferroscope.contrib.boot.addresses import Address, parse_all, proxied_networks
 from ferroscope.core.values import is_loopback
 from ferroscope.node_boot import HOST
 
@@ -45,11 +45,11 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 def segments(settings: BootSettings, local: Collection[Interface], routers: Mapping[str, str]) -> Iterator[Segment]:
-    """Yield the known networks of machines; ``PoolError``, ``ProxyError``.
+    """Yield the known networks of machines; ``AddressError``, ``AddressError``.
 
     ``local``: this host's addresses on them; ``routers``: what other DHCP servers offer, by an offered address.
     """
-    for pool in dnsmasq.parse_all(settings.ranges, hosts=len(settings.hosts)):
+    for pool in parse_all(settings.ranges, hosts=len(settings.hosts)):
         if pool.bits is not None:
             network = ipaddress.ip_network((pool.first, pool.bits), strict=False)
         elif (
@@ -60,7 +60,7 @@ def segments(settings: BootSettings, local: Collection[Interface], routers: Mapp
             continue
         static = pool.version == 4 and bool(_ROUTES & dnsmasq.added_options(settings))
         yield Segment(f"the range {pool}", network, bool(pool.router) or static)
-    for network in proxy_dhcp.networks(settings):
+    for network in proxied_networks(settings):
         for offered, router in routers.items():
             if ipaddress.ip_address(offered) in network:
                 yield Segment(f"the other DHCP server of {network}", network, bool(router))

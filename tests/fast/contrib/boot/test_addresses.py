@@ -7,7 +7,8 @@ import ipaddress
 import pytest
 
 from ferroscope.config.options import BootSettings
-from ferroscope.contrib.boot.dnsmasq import AddressError, base_url, literal, own
+from ferroscope.contrib.boot.addresses import AddressError, literal, own
+from ferroscope.node_boot import base_url
 from tests.support.rows import each
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
-from ferroscope.contrib.boot import dnsmasq, ipxe
+from ferroscope.contrib.boot import addresses, dnsmasq, ipxe
 from tests.support.rows import each
 
 ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))
@@ -106,7 +106,7 @@ def test_a_kernel_that_has_a_url_is_loaded_from_there() -> None:
 
 
 def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
-    with pytest.raises(dnsmasq.HostError, match="boot1, boot2, boot3"):
+    with pytest.raises(addresses.AddressError, match="boot1, boot2, boot3"):
         dnsmasq.configuration(SETTINGS, PXE_FILTER, "boot4")
 
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ferroscope.contrib.boot.dnsmasq import own_name
+from ferroscope.contrib.boot.addresses import own_name
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.contrib.boot.dnsmasq import PoolError, overlap, parse, parse_all
+from ferroscope.contrib.boot.addresses import AddressError, overlap, parse, parse_all
 from tests.support.rows import each
 
 
@@ -46,10 +46,10 @@ def test_an_ipv6_range_has_a_prefix_of_64_bits_unless_another_one_is_named() -> 
     ],
 )
 def test_a_range_that_cannot_be_is_refused_with_the_reason(text: str, why: str) -> None:
-    with pytest.raises(PoolError, match=why):
+    with pytest.raises(AddressError, match=why):
         parse(text, hosts=3)
 
 
 def test_ranges_that_overlap_are_refused() -> None:
-    with pytest.raises(PoolError, match="overlap"):
+    with pytest.raises(AddressError, match="overlap"):
         parse_all(["10.0.0.10-10.0.0.99", "fd00::1-fd00::99", "10.0.0.99-10.0.0.120"], hosts=1)

@@ -7,8 +7,7 @@ import pytest
 
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
 from ferroscope.contrib.boot import dnsmasq, ipxe
-from ferroscope.contrib.boot.dnsmasq import AddressError, PoolError
-from ferroscope.contrib.boot.proxy_dhcp import ProxyError
+from ferroscope.contrib.boot.addresses import AddressError
 from tests.support.rows import each
 
 _PXE_FILTER = PxeFilterSettings(interfaces=("eth1",))
@@ -58,11 +57,11 @@ def test_ipv6_addresses_may_be_assigned_beside_it() -> None:
 @each(
     ("changes", "error"),
     [
-        ({"ranges": ("10.0.0.50-10.0.0.99",)}, PoolError),
+        ({"ranges": ("10.0.0.50-10.0.0.99",)}, AddressError),
         ({"addresses": ()}, AddressError),
-        ({"proxied_networks": ("10.0.0.1/24",)}, ProxyError),
-        ({"proxied_networks": ("fd00::/64",)}, ProxyError),
-        ({"proxied_networks": ("rack a",)}, ProxyError),
+        ({"proxied_networks": ("10.0.0.1/24",)}, AddressError),
+        ({"proxied_networks": ("fd00::/64",)}, AddressError),
+        ({"proxied_networks": ("rack a",)}, AddressError),
     ],
 )
 def test_what_contradicts_it_is_refused(changes: dict[str, object], error: type[Exception]) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from ferroscope.config.options import BootSettings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.contrib.boot import dnsmasq
+from ferroscope.contrib.boot.addresses import AddressError, parse_all
 from ferroscope.core.boot import since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, SortedMacs, number, spell_mac
 from ferroscope.core.mac_addresses import normalized_mac
@@ -37,8 +37,8 @@ def list_lease_files(settings: BootSettings) -> Sequence[Path]:
     """Return where dnsmasq may keep its leases; nothing if it assigns no IPv4 addresses, or keeps none."""
     options = [line.replace(" ", "").partition("=") for line in settings.dnsmasq_options]
     try:
-        assigns = any(pool.version == 4 for pool in dnsmasq.parse_all(settings.ranges, hosts=1))
-    except dnsmasq.PoolError:  # 'ferroscope pxe config' says so
+        assigns = any(pool.version == 4 for pool in parse_all(settings.ranges, hosts=1))
+    except AddressError:  # 'ferroscope pxe config' says so
         return ()
     if not assigns or any(name == "leasefile-ro" for name, _, _ in options):
         return ()

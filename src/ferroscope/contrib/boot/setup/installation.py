@@ -18,7 +18,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.text import is_terminal
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import Settings
-from ferroscope.contrib.boot import dhcp_probe, dnsmasq, host_facts
+from ferroscope.contrib.boot import addresses, dhcp_probe, host_facts
 from ferroscope.contrib.boot.boot_host_checks import unreachable
 from ferroscope.contrib.boot.dhcp_probe import Server
 from ferroscope.contrib.boot.host_facts import HostInterface
@@ -107,7 +107,7 @@ def ask_boot_host(
     boot = existing.boot if existing is not None else None
     ours = {word for text in (boot.addresses if boot else ()) for word in text.split()[1:]}
     others = tuple(server for server in _others(own_interface) if server.address not in ours)
-    name = dnsmasq.own_name(boot.hosts if boot else ())
+    name = addresses.own_name(boot.hosts if boot else ())
     dhcp_way = _way(questions, others if address.version == 4 else (), existing)
     if dhcp_way == "proxy":
         return Chosen(plan.BootHost(name, interface, address), own_interface.bridge, others)
@@ -222,7 +222,7 @@ class Installation:
     def show_unreachable(self) -> None:
         """Print what machines could not reach; doctor reports it, too, once the files are written."""
         boot = self._settings.boot
-        own = dnsmasq.own(boot, self._chosen.host.name).values()
+        own = addresses.own(boot, self._chosen.host.name).values()
         for gap_check in unreachable(boot, self._settings.pxe_filter, own, dhcp_probe.routers(self._chosen.others)):
             click.echo(f"{_MARKS[gap_check.verdict]}: {gap_check.summary}; {gap_check.advice}")
 
@@ -265,7 +265,7 @@ class Installation:
         if host.address.version == 6:
             click.echo("note: without an IPv4 address, this host is not checked from the outside: boot one machine")
             return []
-        pools = dnsmasq.pools(settings.boot, host.name)
+        pools = addresses.pools(settings.boot, host.name)
         offered = next((server.offers for server in self._chosen.others if server.offers), "")
         machine = offered if host.proxy else next((str(pool.last) for pool in pools if pool.version == 4), "")
         subject = outside_check.Subject(

@@ -12,6 +12,8 @@ import msgspec
 
 from ferroscope.config.options import Settings
 from ferroscope.contrib.boot import dnsmasq, ipxe
+from ferroscope.contrib.boot.addresses import Address as IpAddress
+from ferroscope.contrib.boot.addresses import AddressError, parse_all
 from ferroscope.contrib.boot.host_facts import Address, HostInterface
 from ferroscope.node_boot import HOST
 
@@ -90,7 +92,7 @@ def propose_url(hosts: Iterable[str], settings: Settings) -> str:
     return settings.callback_base or (url if address and settings.api.bare_metal_port else "")
 
 
-def propose_range(address: Address, taken: Iterable[dnsmasq.Address]) -> str:
+def propose_range(address: Address, taken: Iterable[IpAddress]) -> str:
     """Return a range in the largest gap between addresses that are in use; "" if there is no room.
 
     It is the second half of the gap: fixed addresses are usually the first ones. Of IPv6, the first 64 Ki are enough.
@@ -112,8 +114,8 @@ def propose_range(address: Address, taken: Iterable[dnsmasq.Address]) -> str:
 def check_ranges(ranges: Sequence[str], address: Address) -> None:
     """Raise ``PlanError`` for ranges that are not on the interface's network, or contain the host's address."""
     try:
-        parsed = dnsmasq.parse_all(ranges, hosts=1)
-    except dnsmasq.PoolError as exc:
+        parsed = parse_all(ranges, hosts=1)
+    except AddressError as exc:
         raise PlanError(str(exc)) from exc
     for pool in parsed:
         relayed = pool.router if pool.version == 6 else pool.netmask
