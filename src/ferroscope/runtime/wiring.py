@@ -1,6 +1,6 @@
 """The composition root: builds the implementations of the contracts, and passes them to the roles.
 
-Implementations are built only here, in ``backend`` (the database) and in ``pxe_filter`` (filters).
+Implementations are built only here, and in ``backend`` (the database).
 """
 
 from __future__ import annotations

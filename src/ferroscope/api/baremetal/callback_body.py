@@ -17,10 +17,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.api.baremetal import floppy
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Mac
-from ferroscope.boot_config import floppy
 from ferroscope.contracts.store import Packed, Part, packed
 from ferroscope.core import json_safety, mac_addresses, values
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope import transition
+from ferroscope import node_boot, transition
 from ferroscope.api.baremetal import agent, callback_body, discovery, machine_lookup, refusals
 from ferroscope.api.baremetal.callback_body import Parsed, ToStore
 from ferroscope.api.errors import ApiError, BadRequestError, MissingError, UnavailableError
@@ -24,7 +24,6 @@ from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.api.rate_limit import GUESSES_PER_FAILURE, too_many_failures
-from ferroscope.boot_config import ipxe
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
@@ -223,7 +222,7 @@ def _discover(context: ApiContext, tx: Transaction, sent: _ReceivedCallback) -> 
         return verdict, False
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
-        if not ipxe.has_macs(tx, owner):
+        if not node_boot.has_macs(tx, owner):
             return refusals.not_waiting(owner), False
     own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
     node = discovery.make(context, tx, parsed, own, sent.parsed.machine, source)

@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from ferroscope import transition
+from ferroscope import node_boot, transition
 from ferroscope.api.baremetal import discovery, refusals
 from ferroscope.api.http.context import ApiContext, ProcessContext
-from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import bmc_access, lookup
@@ -51,7 +50,7 @@ def look_up(
         candidates = lookup.without_claims(candidates, expected)
     verdict = lookup.decide(evidence, candidates)
     if isinstance(verdict, lookup.NodeMatch) and verdict.bmc_alone:
-        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=ipxe.has_macs(tx, verdict.node))
+        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=node_boot.has_macs(tx, verdict.node))
     if isinstance(verdict, lookup.LookupRefusal):
         return verdict
     try:

@@ -11,14 +11,13 @@ from typing import Final
 
 import msgspec
 
-from ferroscope import transition
+from ferroscope import node_boot, transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import schemas
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
-from ferroscope.boot_config import ipxe
 from ferroscope.core import ironic_nodes
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
@@ -131,8 +130,8 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
             problem = driver.validate(for_validation(node))
         if problem is not None:
             raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
-        delivery = ipxe.delivery(context.settings, node, driver)
-        if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+        delivery = node_boot.delivery(context.settings, node, driver)
+        if delivery is Delivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
             delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
