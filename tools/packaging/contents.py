@@ -27,8 +27,8 @@ VERSION: Final = ferroscope.__version__
 SUITE: Final = "bookworm"
 PYTHON: Final = "3.11"
 PYTHONS: Final = {"bookworm": "3.11", "trixie": "3.13"}
-# Which of the packages each needs; pip would ask the Python that builds.
-_FULL: Final = {"3.11": "3.11.2", "3.13": "3.13.5"}
+# The patch release in Debian 12, on which it depends what is needed; pip would ask the Python that builds.
+_FULL: Final = {"3.11": "3.11.2"}
 # That of Debian 12: what runs with it runs with later ones, too.
 _GLIBC: Final = 36
 # The interpreter on such a system, wherever the build runs.
@@ -60,7 +60,7 @@ from ferroscope_client.cli.main import commands
 
 for one in commands().values():
     importlib.import_module(one.target.split(":")[0])
-for name in "runtime db api contrib worker periodic pxe_filter bmc.redfish bmc.ipmi hooks doctor".split():
+for name in "runtime db api contrib worker periodic bmc.redfish bmc.ipmi hooks doctor".split():
     package = importlib.import_module("ferroscope." + name)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         left_out = ("migrations", "ironic", "rabbit", "swift", "inspector", "liveness")
@@ -164,7 +164,7 @@ def add_python(site: Path, python: str) -> None:
 
 def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
     """Yield the lines of a lock file that are for this version of Python."""
-    environment = {"python_version": python, "python_full_version": _FULL[python]}
+    environment = {"python_version": python, "python_full_version": _FULL.get(python, f"{python}.0")}
     for entry in (ROOT / lock).read_text().replace("\\\n", " ").splitlines():
         pin, _, rest = entry.partition(" ; ")
         marker, _, hashes = rest.partition(" --")

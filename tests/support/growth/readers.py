@@ -32,7 +32,7 @@ _READS: Final = re.compile(r"_?(parse|parsed|decode|decoded|tokenize|tokens|spli
 _READS_HERE: Final = re.compile(r"_?read(_|\Z)")
 # Where ``read`` means a text of others, not a table of our database.
 _FOREIGN: Final = (
-    "bmc", "contrib.setup", "contrib.ui", "enrollment", "hardware", "hooks", "http_server", "lldp", "rules",
+    "bmc", "contrib.boot.setup", "contrib.ui", "enrollment", "hardware", "hooks", "http_server", "lldp", "rules",
 )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " client.core.mac_addresses:boot_mac client.core.values:clean client.core.values:parse"
         " client.core.values:spreadsheet_cell client.core.values:without_secrets"
         " client.enrollment.node_file:decode_document client.hardware.names:model hardware.query:parse"
-        " http_server.sources:parse_forwarded pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
+        " http_server.limits:parse_forwarded pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
         " remote.webhook:_seconds client.core.json_path:JsonPath rules.template:parse",
     ),
     (
@@ -219,7 +219,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (_TLVS, "client.lldp.tlvs:frame client.lldp.tlvs:values"),
     (_REQUESTS, "http_server.incoming:Incoming"),
     (_FORMS, "contrib.ui.form:_parts"),
-    (_DHCP, "doctor.dhcp_message:reply"),
+    (_DHCP, "contrib.boot.dhcp_message:reply"),
     ([_zeros, _archive], "contrib.ui.ramdisk_log:read_log storage.reader:unpack"),
     ([_masked], "client.core.values:unmask"),
 )
@@ -229,7 +229,7 @@ NOT_MEASURED: Final = {
     module: reason
     for reason, modules in {
         "reads what its operator has written: options, files, arguments": (
-            "api.auth.certificate api.auth.policy boot_config.dnsmasq client.credentials client.cli.input_files"
+            "api.auth.certificate api.auth.policy contrib.boot.addresses client.credentials client.cli.input_files"
             " client.cli.jsonpath client.cli.rule client.cli.text config.coordination_options config.load"
             " config.messaging_options config.unknown contrib.kubernetes.cluster"
             " contrib.openstack.imports.inspector_source contrib.ramdisk.inputs db.url hooks.loader hooks.pci"
@@ -241,14 +241,14 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures boot_config.floppy client.cli.node.timeline client.cli.output cli.user"
+            "bmc.redfish.failures api.baremetal.floppy client.cli.node.timeline client.cli.output cli.user_file"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring client.enrollment.printed"
         ),
         "reads what its own host has: output of programs, packets of a fixed size": (
-            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
-            " contrib.setup.boot_host.visitor"
-            " pxe_filter.backends.base pxe_filter.backends.watchdog"
+            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.boot.setup.downloads"
+            " contrib.boot.setup.visitor"
+            " contrib.boot.pxe_filter.backends.base contrib.boot.pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which client.core.json_safety measures, and takes fields from it": (
             "bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"

@@ -29,11 +29,11 @@ from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import learn
-from ferroscope.http_server import sources
 from ferroscope.shared_places import find_shared
 from ferroscope_client.core import advice, mac_addresses
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.states import Provision
+from ferroscope_client.core.values import limit_key
 
 _APPROVED: Final = "approved"
 _REJECTED: Final = "rejected"
@@ -226,7 +226,7 @@ def reject(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
 
 def reject_source(context: ApiContext, call: RouteCall[NoQuery, RejectSource]) -> Reply:
     """Reject all nodes in the inbox that were discovered from one source address."""
-    source = sources.group(call.body.source)
+    source = limit_key(call.body.source)
     rejected: list[str] = []
     for ident in context.data.store.read(lambda tx: tx.discoveries.of_source(source)):
 

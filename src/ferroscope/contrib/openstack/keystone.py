@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ferroscope.api.auth.failures import Remembered
+from ferroscope.api.auth.authentication import Remembered
 from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
