@@ -198,8 +198,8 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
         " enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
         " http_server.sources:parse_forwarded"
-        " pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
-        " rules.template:parse",
+        " contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds"
+        " rules.jsonpath:JsonPath rules.template:parse",
     ),
     (
         _JSON,
@@ -239,7 +239,7 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures api.baremetal.floppy cli.node.timeline cli.output cli.user_file"
+            "bmc.redfish.failures api.baremetal.floppy cli.node.timeline cli.output cli.user"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring enrollment.printed"
         ),
