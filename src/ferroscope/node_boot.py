@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.config.options import BootSettings, Settings
-from ferroscope.contracts.bmc import Bmc, OutOfBand
-from ferroscope.contracts.images import RamdiskBoot
+from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret
 from ferroscope.core.boot import (

@@ -56,7 +56,8 @@ import ferroscope.worker.pool
 import ferroscope.worker.slots
 from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
 from ferroscope.db import migrate
-from ferroscope.db.executor import CompiledStatements, database_of
+from ferroscope.db.executor import database_of
+from ferroscope.db.session import CompiledStatements
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver

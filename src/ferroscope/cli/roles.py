@@ -94,14 +94,14 @@ def welcome(settings: Settings) -> list[str]:
 
     The log says the same, for services (``runtime.process``).
     """
-    from ferroscope.db import location
+    from ferroscope.db import place
 
     url, with_simulator = settings.api.url, set(SIMULATED) & set(settings.drivers.enabled)
     elsewhere = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
     rows = [("web page", settings.api.page_url)]
     if url:
         rows.append(("try", ("ferroscope sim --nodes 50 --enroll" if with_simulator else _EXAMPLE) + elsewhere))
-    rows.append(("data", location.place(settings.database)))
+    rows.append(("data", place(settings.database)))
     return [f"{name:<8}  {text}" for name, text in rows if text]
 
 

@@ -2,7 +2,7 @@
 
 The groups are ``ferroscope.roles`` and ``ferroscope.tasks`` (see ``runtime.roles``), ``ferroscope.options``
 (``config.sections``), ``ferroscope.commands`` and ``ferroscope.subcommands`` (``contracts.plugins``),
-``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.added``), ``ferroscope.checks`` (``doctor``). Parts that an
+``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.route``), ``ferroscope.checks`` (``doctor``). Parts that an
 option names, such as BMC drivers, are found by ``plugins`` instead and loaded only if they are named. So are the
 ``backend``s that an option selects.
 """

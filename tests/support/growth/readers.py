@@ -197,7 +197,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parse_address core.mac_addresses:boot_mac"
         " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
         " enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
-        " http_server.sources:parse_forwarded"
+        " http_server.limits:parse_forwarded"
         " contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds"
         " rules.jsonpath:JsonPath rules.template:parse",
     ),
@@ -249,7 +249,7 @@ NOT_MEASURED: Final = {
             " contrib.boot.pxe_filter.backends.base contrib.boot.pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.boot bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"
+            "bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"
             " bmc.redfish.system contrib.kubernetes.api hooks.ramdisk_error remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ferroscope import node_boot, transition
-from ferroscope.api.baremetal import floppy, refusals
+from ferroscope.api.baremetal import floppy
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http import decoding
@@ -23,6 +23,7 @@ from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac
 from ferroscope.api.http.served_files import ServedFile
+from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret, lookup, mac_addresses
@@ -119,8 +120,9 @@ def get_script(context: ApiContext, call: RouteCall[ScriptQuery, None]) -> Reply
         return script
 
     script = context.data.store.write(work)
-    if script is None:
-        refusals.count_failure(context, call)
+    now = context.process.clock.monotonic()
+    if script is None and (seconds := context.access.callers.count_failure(call.source, now)):
+        raise too_many_failures(seconds)
     return Reply(200, (script or node_boot.machine_script(None)).encode())
 
 

@@ -28,6 +28,7 @@ from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
+from ferroscope.core.values import new_token
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 from ferroscope.remote.command_fence import fence_commands
@@ -36,7 +37,7 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, SingletonTask
-from ferroscope.runtime.system import SystemClock, new_token, process_name
+from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.secrets.references import SecretReader
 
 if TYPE_CHECKING:
