@@ -13,10 +13,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.boot_config import ipxe
-from ferroscope.contracts.bmc import ForcesOff, Power, Switch
+from ferroscope import node_boot
+from ferroscope.contracts.bmc import AttachesMedia, ForcesOff, Power, RamdiskBoot, Switch
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import AttachesMedia, Image, MediaDevice, RamdiskBoot
 from ferroscope.core import callback_secret, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
 from ferroscope.core.callback_secret import Delivery
@@ -26,6 +25,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
+from ferroscope.core.virtual_media import Image, MediaDevice
 from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
 
@@ -44,7 +44,7 @@ def boot_method(attempt: Attempt) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
     manage_boot = attempt.inspection is None or attempt.inspection.manage_boot
     try:
-        return ipxe.way(attempt.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
+        return node_boot.way(attempt.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
     except BootError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
@@ -64,7 +64,7 @@ def insert(attempt: Attempt) -> None:
         )
     if remark:
         attempt.warn("virtual media", remark)
-    carries = image.parameters and not remark and ipxe.carries_secret(attempt.settings)
+    carries = image.parameters and not remark and node_boot.carries_secret(attempt.settings)
     record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
@@ -166,7 +166,7 @@ def _inserted_image(attempt: Attempt, booted: Boot | None) -> Image | None:
 
 
 def ramdisk_image(attempt: Attempt) -> Image:
-    base, iso = attempt.settings.callback_base, ipxe.iso(attempt.settings, attempt.node)
+    base, iso = attempt.settings.callback_base, node_boot.iso(attempt.settings, attempt.node)
     try:
         callback_url(base)
     except ValueError:

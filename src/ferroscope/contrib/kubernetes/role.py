@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from ferroscope import transition
-from ferroscope.boot_config import ipxe
+from ferroscope import node_boot, transition
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, ShowsBoot, TellsMachines
@@ -29,6 +28,7 @@ from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
+from ferroscope.core.values import new_token
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
 from ferroscope.remote.command_fence import fence_commands
@@ -37,7 +37,7 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, SingletonTask
-from ferroscope.runtime.system import SystemClock, new_token, process_name
+from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.secrets.references import SecretReader
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class BmcPower:
 def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
     """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
     node = tx.nodes.get(machine, lock=True)
-    delivery = ipxe.delivery(settings, node, drivers.get(node.driver))
-    if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+    delivery = node_boot.delivery(settings, node, drivers.get(node.driver))
+    if delivery is Delivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
         delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
