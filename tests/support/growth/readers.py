@@ -193,7 +193,6 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         _TEXTS,
         "api.auth.http_basic:_decode api.baremetal.search:parse_query bmc.ipmi.driver:boot_device_of"
         " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.driver:read_access"
-<<<<<<< HEAD
         " bmc.redfish.virtual_media:is_same_image bmc.redfish.redaction:is_words contrib.ui.form:fields"
         " contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
         " core.boot_macs:decode_record core.credentials:parse_token client.core.host_spelling:parse_address"
@@ -201,19 +200,8 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " client.core.mac_addresses:boot_mac client.core.values:clean client.core.values:parse"
         " client.core.values:spreadsheet_cell client.core.values:without_secrets"
         " client.enrollment.node_file:decode_document client.hardware.names:model hardware.query:parse"
-        " http_server.limits:parse_forwarded pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
+        " http_server.limits:parse_forwarded contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
         " remote.webhook:_seconds client.core.json_path:JsonPath rules.template:parse",
-=======
-        " bmc.redfish.virtual_media:is_same_image bmc.redfish.redaction:is_words"
-        " contrib.ui.form:fields contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
-        " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
-        " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parse_address core.mac_addresses:boot_mac"
-        " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
-        " enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
-        " http_server.limits:parse_forwarded"
-        " contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds"
-        " rules.jsonpath:JsonPath rules.template:parse",
->>>>>>> boot
     ),
     (
         _JSON,
@@ -253,11 +241,7 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-<<<<<<< HEAD
             "bmc.redfish.failures api.baremetal.floppy client.cli.node.timeline client.cli.output cli.user_file"
-=======
-            "bmc.redfish.failures api.baremetal.floppy cli.node.timeline cli.output cli.user"
->>>>>>> boot
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring client.enrollment.printed"
         ),
