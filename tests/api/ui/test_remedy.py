@@ -12,10 +12,10 @@ from ferroscope.api.http.context import DataAccess
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contrib.ui import remedy
-from ferroscope.core import lookup
 from ferroscope.core.delivery import TRIAL, Fail
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event
+from ferroscope_client.core import advice
 from ferroscope_client.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.states import Provision
@@ -208,7 +208,7 @@ def test_unknown_machines_that_called_meanwhile_lead_to_the_inbox(service: Servi
 
 
 def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (remedy, lookup):
+    for module in (remedy, advice):
         monkeypatch.setattr(module, "MAX_COUNTED_DISCOVERIES", 3)
     uuid = add(service, "waits", driver="fake-hardware")
     browser = Browser(service).log_in("root")

@@ -241,7 +241,7 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures api.baremetal.floppy client.cli.node.timeline client.cli.output cli.user_file"
+            "bmc.redfish.failures api.baremetal.floppy client.cli.node.timeline client.cli.output cli.user"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring client.enrollment.printed"
         ),
