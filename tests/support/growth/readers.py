@@ -200,7 +200,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " client.core.mac_addresses:boot_mac client.core.values:clean client.core.values:parse"
         " client.core.values:spreadsheet_cell client.core.values:without_secrets"
         " client.enrollment.node_file:decode_document client.hardware.names:model hardware.query:parse"
-        " http_server.limits:parse_forwarded pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
+        " http_server.limits:parse_forwarded contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
         " remote.webhook:_seconds client.core.json_path:JsonPath rules.template:parse",
     ),
     (
@@ -241,7 +241,7 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures api.baremetal.floppy client.cli.node.timeline client.cli.output cli.user_file"
+            "bmc.redfish.failures api.baremetal.floppy client.cli.node.timeline client.cli.output cli.user"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring client.enrollment.printed"
         ),
