@@ -97,10 +97,9 @@ def run(
     are refused once the lease has another holder. It gets the signals that this process gets, and ends before another
     holder can have the lease: by SIGTERM, then SIGKILL.
     """
+    from ferroscope_client.client import connect
     from ferroscope_lease import LeaseError, Leases
     from ferroscope_lease.run import LeaseRunner, say
-
-    from ferroscope_client.client import connect
 
     api = connect(url, cloud=cloud, insecure_http=insecure_http)
     runner = LeaseRunner(say)
