@@ -61,7 +61,7 @@ node = transition._with_transition(Node(uuid="u", driver="sim", provision_state=
 assert (node.state, node.provision_state) == (new, "inspect wait")
 assert provision.allowed_verbs(node) == ["abort"] and not delivery.is_inspectable(node)
 assert new in ports._STATES and new in states.AWAITED and new in states.TIMES_OUT and new in MACHINE
-assert "burning" in nodes._callers().compile().params.values()
+assert "burning" in str(nodes._CALLERS.compile().params.values())
 assert "burning" in introspection._INTROSPECTED
 assert "burning" in json.dumps(schemas.IntrospectionState.__metadata__[0].extra_json_schema)
 assert "| `burning` | active, may boot, takes a callback, times out | The machine is " in page.render()
