@@ -17,7 +17,7 @@ from ferroscope.config.options import (
     WorkerSettings,
 )
 from ferroscope.contrib.ui import session
-from ferroscope.core import json_safety, lookup, saved_search
+from ferroscope.core import discovery, json_safety, lookup, saved_search
 from ferroscope.db import nodes as db_nodes
 from ferroscope.db import requests
 from ferroscope.db.leases import MOST_CANDIDATES
@@ -90,10 +90,10 @@ def render() -> str:
          f"{rate_limit.FLOOD_FACTOR} times as many, and for callers with the right secret, token or key"),
         ("addresses of a machine that called", f"{db_nodes.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("unknown machines whose refused calls are kept, of a source",
-         f"{lookup.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",
+         f"{discovery.MAX_REFUSED_CALLERS_OF_SOURCE}; {discovery.MAX_REFUSED_CALLERS} of all", "",
          "the oldest of the source with most are forgotten"),
         ("bytes of discovered machines that wait",
-         f"{lookup.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
+         f"{discovery.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
         ("wrong passwords of a name from a source", f"{failures.BURST_FAILURES}, then {api.failure_rate:g} per second",
          "failure_rate", "429; access tokens, and passwords in use, are not affected"),
         ("wrong passwords from a source",
@@ -203,7 +203,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
          "`[auto_discovery]`: a number in all, of a source, and per minute",
          "`tests/api/test_discovery.py`, `tests/api/test_attacks.py`"),
         ("refused calls of unknown machines", "anyone",
-         f"{lookup.MAX_REFUSED_CALLERS} machines, each once in {lookup.REPEATED_CALL_SECONDS:g} s",
+         f"{discovery.MAX_REFUSED_CALLERS} machines, each once in {discovery.REPEATED_CALL_SECONDS:g} s",
          "`tests/api/test_refused_callers.py`"),
         ("timeline", "ramdisks", "a refusal once a minute", "`tests/api/test_attacks.py`"),
         ("timeline, outside of inspections", "projects", f"{days}; no number", "`tests/store/test_journal.py`"),

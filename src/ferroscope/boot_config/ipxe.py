@@ -26,7 +26,7 @@ from ferroscope.config.options import BootSettings, InspectorSettings, Settings
 from ferroscope.contracts.bmc import Bmc, OutOfBand
 from ferroscope.contracts.images import RamdiskBoot
 from ferroscope.contracts.store import Query
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.boot import (
     AGENT_TOKEN_PARAMETER,
     CONSOLES,
@@ -40,7 +40,7 @@ from ferroscope.core.boot import (
     overrides_callback,
     with_consoles,
 )
-from ferroscope.core.callback_secret import Delivery
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
 
@@ -117,7 +117,7 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
 
 
 def _query(url: str) -> str:
-    return callback_secret.in_url(url, "")[len(url) :]
+    return lookup.add_secret_to_url(url, "")[len(url) :]
 
 
 class RamdiskFiles(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ def machine_script(secret: str | None) -> str:
     """Return the script that the api serves for one machine; None: no inspection waits for it."""
     if not secret:
         return "#!ipxe\n# No inspection waits for this machine.\n"
-    return f"#!ipxe\nset token {callback_secret.agent_token(secret)}\nset secret {secret}\n"
+    return f"#!ipxe\nset token {lookup.agent_token(secret)}\nset secret {secret}\n"
 
 
 def boot_script(settings: Settings, node: Node, secret: str | None) -> str | None:
@@ -141,9 +141,9 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
     if ramdisk_files is None:
         return None
     inspector = settings.inspector
-    url = callback_secret.in_url(ramdisk_files.callback, secret) if secret else ramdisk_files.callback
+    url = lookup.add_secret_to_url(ramdisk_files.callback, secret) if secret else ramdisk_files.callback
     extra = with_consoles(" ".join([inspector.extra_kernel_params, *settings.boot.kernel_options]), _CONSOLES)
-    token = callback_secret.agent_token(secret) if secret else ""
+    token = lookup.agent_token(secret) if secret else ""
     parameters = kernel_params(url, extra=extra, collect_lldp=inspector.collect_lldp, agent_token=token)
     return "\n".join(
         [
@@ -231,7 +231,7 @@ def iso(settings: Settings, node: Node) -> str:
     return f"{settings.callback_base.rstrip('/')}/v1/media/{PurePosixPath(configured).name}"
 
 
-def delivery(settings: Settings, node: Node, driver: Bmc | None) -> Delivery | None:
+def delivery(settings: Settings, node: Node, driver: Bmc | None) -> SecretDelivery | None:
     """Return how the machine of a requested inspection will get its secret; None if the inspection needs none."""
     if settings.inspector.callback_secret == "off":  # noqa: S105  # a mode, not a password
         return None
@@ -240,11 +240,11 @@ def delivery(settings: Settings, node: Node, driver: Bmc | None) -> Delivery | N
     except BootError:  # the worker reports it
         return None
     if booted is Boot.VIRTUAL_MEDIA:
-        return Delivery.PLANNED if carries_secret(settings) else Delivery.NONE
+        return SecretDelivery.PLANNED if carries_secret(settings) else SecretDelivery.NONE
     if booted in FROM_NETWORK:
         extra = " ".join([settings.inspector.extra_kernel_params, *settings.boot.kernel_options])
         scripted = settings.boot.machine_script_url and not overrides_callback(extra)
-        return Delivery.BOOT_SCRIPT if scripted else Delivery.NONE
+        return SecretDelivery.BOOT_SCRIPT if scripted else SecretDelivery.NONE
     return None
 
 

@@ -18,8 +18,8 @@ from ferroscope.cli.lookup import complete_names, find, label, list_obstacles, l
 from ferroscope.cli.output import Output, key_values, table, typed, with_api
 from ferroscope.cli.text import age
 from ferroscope.core import advice
+from ferroscope.core.discovery import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.explanations import EXPLANATIONS
-from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import BUSY
 

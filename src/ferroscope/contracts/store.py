@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.lanes import Lane
+from ferroscope.core.delivery import Lane
 from ferroscope.core.model import LeaseProof
 from ferroscope.core.node import STORED, Document
 

@@ -1,4 +1,4 @@
-"""Keeps a BMC's stored secrets from being sent to another BMC. Pure.
+"""Where the BMC of a node is, and how its stored secrets are kept from being sent to another one. Pure.
 
 ``driver_info`` has a BMC's location, how its identity is checked, and its credentials. A user who could change the
 first two and keep the stored credentials would have them sent to a server of their choice. So a change of the
@@ -8,10 +8,14 @@ unauthenticated machine reported is ``unconfirmed`` until an operator confirms i
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from ferroscope.core import mac_addresses, values
 from ferroscope.core.host_spelling import MAX_HOST_LENGTH, canonical_host, parse_address
@@ -135,3 +139,78 @@ def _host(value: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname if has_port else None
+
+
+# The BMC of a request, which handles one command at a time, and its network.
+
+MAX_BMC: Final = 255
+# The tunnel range. The rest of 127.0.0.0/8 is treated like other networks: simulated sites are spread over it.
+_TUNNELS: Final = ipaddress.ip_network("127.0.0.0/24")
+_LOOPBACK_6: Final = ipaddress.ip_address("::1")
+
+
+class BmcAddress(msgspec.Struct, frozen=True):
+    """A BMC, which handles one command at a time, and its network.
+
+    ``network`` is the /24 or /64; None for host names, and for 127.0.0.0/24 and ::1, which are used by tunnels.
+    """
+
+    bmc: str
+    network: str | None
+
+
+def bmc_of(driver: str, driver_info: dict[str, object]) -> BmcAddress | None:
+    """Return the location of the node's BMC; None if driver_info has none.
+
+    Uses the driver's own ``*_address``, else the first one. Several BMCs may share an address, like those of a
+    simulator; ``*_node`` tells them apart.
+    """
+    key = f"{driver}_address"
+    if not _is_text(driver_info.get(key)):
+        keys = sorted(name for name, value in driver_info.items() if name.endswith("_address") and _is_text(value))
+        if not keys:
+            return None
+        key = keys[0]
+    prefix = key.removesuffix("_address")
+    port, machine = driver_info.get(f"{prefix}_port"), driver_info.get(f"{prefix}_node")
+    bmc_address = _parse_address(str(driver_info[key]), str(port) if isinstance(port, int | str) else "")
+    if machine is None:
+        return bmc_address
+    return msgspec.structs.replace(bmc_address, bmc=f"{bmc_address.bmc} {machine}"[:MAX_BMC])
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+@lru_cache(maxsize=16384)
+def _parse_address(text: str, port: str) -> BmcAddress:
+    host = text.strip().lower()
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        try:
+            parts = urlsplit(host if "//" in host else f"//{host}")
+            host, port = parts.hostname or host, str(parts.port or port)
+        except ValueError:  # the driver reports the error
+            return BmcAddress(host[:MAX_BMC], None)
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return BmcAddress(_join_port(host.rstrip("."), port), None)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return BmcAddress(
+        _join_port(f"[{address}]" if address.version == 6 and port else str(address), port), _network(address)
+    )
+
+
+def _join_port(host: str, port: str) -> str:
+    return (f"{host}:{port}" if port else host)[:MAX_BMC]
+
+
+def _network(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
+    if address.is_unspecified or address == _LOOPBACK_6 or address in _TUNNELS:
+        return None
+    length = 24 if address.version == 4 else 64
+    return str(ipaddress.ip_network(f"{str(address).partition('%')[0]}/{length}", strict=False))

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core.lookup import RefusedCaller, count_callers, describe_caller
+from ferroscope.core.discovery import RefusedCaller, count_callers, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
 
 Verdict = Literal["ok", "note", "wrong"]

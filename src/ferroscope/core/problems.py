@@ -16,10 +16,10 @@ from ferroscope.core import finding
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.counts import Backlog, Census, Failures, HardwareCondition
 from ferroscope.core.database_fault import DATABASE_CODES, DatabaseFailure
+from ferroscope.core.delivery import Lane, lane_of
+from ferroscope.core.discovery import RefusedCaller
 from ferroscope.core.explanations import HINTS
 from ferroscope.core.finding import Finding
-from ferroscope.core.lanes import Lane, lane_of
-from ferroscope.core.lookup import RefusedCaller
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import BUSY, UNDER_WAY, Provision

@@ -30,8 +30,7 @@ from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Clock, Later, Packed, Part, Query
 from ferroscope.core import bmc_access, json_safety
-from ferroscope.core.delivery import Decision, Run
-from ferroscope.core.lanes import ENDING
+from ferroscope.core.delivery import ENDING, Decision, Run
 from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request, Severity
 from ferroscope.core.node import DOCUMENTS
 from ferroscope.core.notification import ChangeView

@@ -30,9 +30,8 @@ from ferroscope.contracts import errors
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.store import EVERYTHING
 from ferroscope.core import delivery
-from ferroscope.core.delivery import Decision, Done, Drop, Fail, Outcome, Retry, Run
-from ferroscope.core.lanes import Lane, lane_of
-from ferroscope.core.losses import count_attempts, deaths, describe_delivery, review_losses
+from ferroscope.core.delivery import Decision, Done, Drop, Fail, Lane, Outcome, Retry, Run
+from ferroscope.core.losses import review_losses
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
@@ -195,14 +194,14 @@ class Worker:
         event, decision = attempt.request.event, attempt.decision
         if isinstance(decision, Run):
             outcome = self.run_task(attempt, decision)
-        elif deaths(attempt.request) > attempt.settings.worker.max_attempts:
+        elif delivery.deaths(attempt.request) > attempt.settings.worker.max_attempts:
             return decision  # cleaning up took the worker along, too
         else:
             outcome = decision
             # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
             # BMCs (see ``results.following_request``), and not if stored data was processed. A start is undone below.
-            ends = attempt.before.state in MACHINE and lane_of(event) is Lane.BMC and event is not Event.INSPECT
-            if isinstance(decision, Fail) and ends:
+            is_end = isinstance(decision, Fail) and event is not Event.INSPECT
+            if is_end and attempt.before.state in MACHINE and delivery.lane_of(event) is Lane.BMC:
                 outcome = _clean_up(power_off_quietly, attempt, decision)
         if isinstance(outcome, Fail) and event is Event.INSPECT:
             outcome = _clean_up(undo_start_quietly, attempt, outcome)
@@ -216,7 +215,7 @@ class Worker:
         if decision.undone:
             return _leave_undone(attempt, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
         request, task = attempt.request, self.tasks.get(attempt.request.event)
-        again = describe_delivery(request) if attempt.rerun else ""
+        again = delivery.describe_delivery(request) if attempt.rerun else ""
         if again:
             attempt.note("delivered again", again)
         try:
@@ -240,7 +239,8 @@ class Worker:
         if isinstance(ending, Run):
             return _leave_undone(attempt, f"{outcome.message}; {ending.undone}", outcome.reason)
         if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
-            return Fail(outcome.reason, f"{outcome.message}; gave up after {many(count_attempts(request), 'attempt')}")
+            tried = many(delivery.count_attempts(request), "attempt")
+            return Fail(outcome.reason, f"{outcome.message}; gave up after {tried}")
         return ending or outcome
 
     # follow, commit, consume
@@ -280,7 +280,7 @@ class Worker:
             return SameThread()
         if self.services.stop.is_set():
             return None
-        slot = self.lanes[lane_of(request.event)].enter(request, claimed=False)
+        slot = self.lanes[delivery.lane_of(request.event)].enter(request, claimed=False)
         return slot if isinstance(slot, Slot) else None
 
     def end(
@@ -343,7 +343,7 @@ class Worker:
 
     def give_up(self, claim: Claim) -> str:
         """The request's node is unknown: try again later, and consume the request in the end; return what was done."""
-        if count_attempts(claim.request) < self.services.settings.worker.max_attempts:
+        if delivery.count_attempts(claim.request) < self.services.settings.worker.max_attempts:
             return self._unless_lost(lambda tx: tx.requests.retry(claim, RETRY_SECONDS), "will try again")
         return self._unless_lost(lambda tx: tx.requests.consume(claim), "gave up")
 

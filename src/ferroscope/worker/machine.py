@@ -17,11 +17,11 @@ from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import ForcesOff, Power, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import AttachesMedia, Image, MediaDevice, RamdiskBoot
-from ferroscope.core import callback_secret, virtual_media
+from ferroscope.core import lookup, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
-from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Done, Outcome
 from ferroscope.core.host_spelling import refusal_of_url
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
@@ -65,7 +65,7 @@ def insert(attempt: Attempt) -> None:
     if remark:
         attempt.warn("virtual media", remark)
     carries = image.parameters and not remark and ipxe.carries_secret(attempt.settings)
-    record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
+    record_delivery(attempt, SecretDelivery.VIRTUAL_MEDIA if carries else SecretDelivery.NONE)
 
 
 def check_image(attempt: Attempt) -> None:
@@ -78,7 +78,7 @@ def check_image(attempt: Attempt) -> None:
     attempt.warn("virtual media", flaw.message, reason=flaw.reason)
 
 
-def record_delivery(attempt: Attempt, delivery: Delivery) -> None:
+def record_delivery(attempt: Attempt, delivery: SecretDelivery) -> None:
     """Record how the machine gets its secret, together with the intent to power it on."""
     inspection = attempt.inspection
     if inspection is not None and inspection.secret is not None and inspection.secret_delivery != delivery:
@@ -171,8 +171,8 @@ def ramdisk_image(attempt: Attempt) -> Image:
         callback_url(base)
     except ValueError:
         return _with_https(attempt, iso)
-    secret = callback_secret.live(attempt.inspection)
-    disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
+    secret = lookup.live_secret(attempt.inspection)
+    disk = "disk.img" if secret is None else f"{lookup.disk_key(secret)}/disk.img"
     return _with_https(attempt, iso, f"{base.rstrip('/')}/v1/ramdisk_parameters/{attempt.node.uuid}/{disk}")
 
 

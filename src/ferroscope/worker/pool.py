@@ -17,8 +17,8 @@ import structlog
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreError
 from ferroscope.contracts.store import Take
+from ferroscope.core.delivery import Lane
 from ferroscope.core.finding import Finding
-from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event

@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from ferroscope.contracts.store import MOST_WITHOUT, Clock, StopFlag
+from ferroscope.core.delivery import ENDING
 from ferroscope.core.finding import Finding
-from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS

@@ -24,10 +24,10 @@ from ferroscope.contracts.store import Clock
 from ferroscope.core.bmc_access import hosts, is_address
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
-from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.interfaces import NOOP
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Lease, LeaseProfile, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
@@ -266,9 +266,9 @@ class StartTask:
             machine.insert(attempt)
         else:
             machine.eject_leftover(attempt)
-            inspection = attempt.inspection
-            if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
-                machine.record_delivery(attempt, Delivery.NONE)
+            planned = (SecretDelivery.PLANNED, SecretDelivery.VIRTUAL_MEDIA)
+            if attempt.inspection is not None and attempt.inspection.secret_delivery in planned:
+                machine.record_delivery(attempt, SecretDelivery.NONE)
             if boot_method is Boot.IPXE:
                 _note_script(attempt)
             _boot_from_network(attempt)

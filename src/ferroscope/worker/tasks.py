@@ -16,7 +16,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.boot import since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Done, Fail, Outcome, failure_of, is_overdue, running_since
-from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers, describe_caller
+from ferroscope.core.discovery import MAX_COUNTED_DISCOVERIES, count_callers, describe_caller
 from ferroscope.core.model import Entry, Node
 from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, WORKED_ON, Event, State

@@ -12,7 +12,7 @@ from ferroscope.api.http.context import DataAccess
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contrib.ui import remedy
-from ferroscope.core import lookup
+from ferroscope.core import discovery
 from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.delivery import TRIAL, Fail
 from ferroscope.core.model import Entry
@@ -207,7 +207,7 @@ def test_unknown_machines_that_called_meanwhile_lead_to_the_inbox(service: Servi
 
 
 def test_of_a_full_inbox_those_count_that_called_last(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (remedy, lookup):
+    for module in (remedy, discovery):
         monkeypatch.setattr(module, "MAX_COUNTED_DISCOVERIES", 3)
     uuid = add(service, "waits", driver="fake-hardware")
     browser = Browser(service).log_in("root")

@@ -9,7 +9,7 @@ import msgspec
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, Settings
 from ferroscope.core.boot import Boot
-from ferroscope.core.callback_secret import Delivery
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Node
 from tests.support.rows import each
 
@@ -77,7 +77,7 @@ def test_files_of_boot_hosts_are_loaded_from_the_host_that_answered() -> None:
 
 def test_a_node_asks_for_it_by_its_boot_interface() -> None:
     assert way(SETTINGS, node()) is Boot.IPXE
-    assert ipxe.delivery(SETTINGS, node(), None) is Delivery.BOOT_SCRIPT
+    assert ipxe.delivery(SETTINGS, node(), None) is SecretDelivery.BOOT_SCRIPT
     for interface in (None, "pxe"):
         assert way(SETTINGS, node(interface=interface)) is Boot.NETWORK
 

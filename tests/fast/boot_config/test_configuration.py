@@ -7,7 +7,7 @@ import pytest
 
 from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from tests.support.rows import each
 
 ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))
@@ -190,7 +190,7 @@ def test_with_scripts_of_machines_the_secret_joins_the_callback_url() -> None:
 
 
 def test_the_script_of_a_machine_only_sets_the_secret() -> None:
-    token = callback_secret.agent_token("abc")
+    token = lookup.agent_token("abc")
     assert ipxe.machine_script("abc") == f"#!ipxe\nset token {token}\nset secret abc\n"
     assert "set " not in ipxe.machine_script(None)
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 from ferroscope.config.options import ApiSettings, Settings, WorkerSettings
-from ferroscope.core.lanes import Lane
+from ferroscope.core.delivery import Lane
 from ferroscope.core.model import DEFAULT
 from ferroscope.http_server.server import HttpServer, bind
 from ferroscope.periodic.singleton import Singleton

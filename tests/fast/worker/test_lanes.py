@@ -13,7 +13,7 @@ from ferroscope import transition
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query, packed
-from ferroscope.core.lanes import Lane
+from ferroscope.core.delivery import Lane
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State

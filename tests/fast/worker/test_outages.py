@@ -8,7 +8,7 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.lanes import Lane
+from ferroscope.core.delivery import Lane
 from ferroscope.core.states import Event, State
 from ferroscope.worker.pool import Dispatcher
 from ferroscope.worker.slots import BmcSlots

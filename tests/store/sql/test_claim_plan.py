@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import text
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.core.lanes import Lane
+from ferroscope.core.delivery import Lane
 from ferroscope.core.states import Event
 from ferroscope.db import queue
 from ferroscope.db.engine import build_engine

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.store import Take
-from ferroscope.core.lanes import Lane
+from ferroscope.core.delivery import Lane
 from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
 from tests.store.conftest import Adapter, Open

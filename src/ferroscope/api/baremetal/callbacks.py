@@ -26,8 +26,8 @@ from ferroscope.api.http.schemas import Uuid
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.core import callback_secret, lookup
-from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
+from ferroscope.core import lookup
+from ferroscope.core.lookup import CallbackProof, CallbackVerdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
@@ -260,7 +260,7 @@ def _discover(context: ApiContext, tx: Transaction, sent: _ReceivedCallback) -> 
 
 
 def _look_up(settings: Settings, tx: Transaction, sent: _ReceivedCallback) -> lookup.Verdict:
-    secret = callback_secret.searchable_secret(settings.inspector.callback_secret, sent.secret)
+    secret = lookup.searchable_secret(settings.inspector.callback_secret, sent.secret)
     return machine_lookup.look_up(tx, sent.parsed.evidence, secret=secret, machine=sent.machine)
 
 
@@ -282,7 +282,7 @@ def _take(
         return refusals.not_waiting(node)
     if (traced := tx.call.traced) is not None and traced.inspection is None:
         traced.inspection = inspection
-    verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.secret)
+    verdict = lookup.judge_callback(context.settings.inspector.callback_secret, inspection, sent.secret)
     if not verdict.accepted:
         return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:

@@ -24,6 +24,7 @@ from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import advice, bmc_access, lookup, mac_addresses
+from ferroscope.core.discovery import REFUSED_CALLER_SECONDS, describe_caller
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
@@ -266,9 +267,7 @@ def list_rejections(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Rep
 
 def list_refused_callers(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """List the machines that called in the last week, belong to no node, and were refused."""
-    callers = context.data.store.read(
-        lambda tx: tx.refused_callers.list_unknown(tx.now - lookup.REFUSED_CALLER_SECONDS)
-    )
+    callers = context.data.store.read(lambda tx: tx.refused_callers.list_unknown(tx.now - REFUSED_CALLER_SECONDS))
     views = [
         RefusedCallerView(
             source=caller.source,
@@ -278,7 +277,7 @@ def list_refused_callers(context: ApiContext, _call: RouteCall[NoQuery, None]) -
             reason=caller.reason,
             message=caller.message,
             called_at=iso(caller.called_at),
-            summary=lookup.describe_caller(caller),
+            summary=describe_caller(caller),
         )
         for caller in callers
     ]

@@ -20,9 +20,9 @@ from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.boot_config import ipxe
 from ferroscope.core import ironic_nodes
-from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.interfaces import NO_INSPECT
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
@@ -119,8 +119,8 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
     if manage_boot:
         check_power(context.services, node)
         delivery = ipxe.delivery(context.settings, node, context.services.drivers.get(node.driver))
-        if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
-            delivery = Delivery.NONE  # the script is found by a MAC address
+        if delivery is SecretDelivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+            delivery = SecretDelivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
         node,

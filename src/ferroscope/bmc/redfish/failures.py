@@ -24,8 +24,8 @@ from sushy import exceptions as sushy
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
-from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.explanations import EXPLANATIONS
+from ferroscope.core.lookup import without_disk_key
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short, many, one_line, without_secrets

@@ -29,8 +29,8 @@ from ferroscope.bmc.redfish.system import System, is_running
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image, MediaDevice, Medium
-from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.host_spelling import parse_address
+from ferroscope.core.lookup import without_disk_key
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import natural, one_line, without_secrets

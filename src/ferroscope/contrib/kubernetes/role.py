@@ -25,7 +25,7 @@ from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
 from ferroscope.core import bmc_access
-from ferroscope.core.callback_secret import Delivery
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
@@ -126,8 +126,8 @@ def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transac
     """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
     node = tx.nodes.get(machine, lock=True)
     delivery = ipxe.delivery(settings, node, drivers.get(node.driver))
-    if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
-        delivery = Delivery.NONE  # the script is found by a MAC address
+    if delivery is SecretDelivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+        delivery = SecretDelivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
         node,

@@ -12,8 +12,8 @@ from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.fleet import STATUS
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core import advice
+from ferroscope.core.discovery import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.explanations import EXPLANATIONS
-from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.model import Node
 from ferroscope.core.problems import find_obstacle
 from ferroscope.core.reasons import Reason
