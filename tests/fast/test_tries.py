@@ -8,7 +8,7 @@ import pytest
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.retry import Once, retry_bmc_call
+from ferroscope.remote.calls import Once, retry_bmc_call
 from tests.support.rows import each
 
 

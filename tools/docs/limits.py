@@ -27,7 +27,7 @@ from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
 from ferroscope.http_server import server, sources
 from ferroscope.periodic import notifications
-from ferroscope.remote import resolver
+from ferroscope.remote import addresses
 from ferroscope.rules import data as rule_data
 
 _MIB: Final = 1024 * 1024
@@ -232,7 +232,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
          "as many more threads for silent BMCs. BMCs with a host name count for no network",
          "`tests/fast/worker/test_admission.py`"),
         ("DNS lookups", "projects, by names of BMCs",
-         f"{resolver.MAX_LOOKUPS} at a time, of which BMCs get {resolver.MAX_BMC_LOOKUPS}",
+         f"{addresses.MAX_LOOKUPS} at a time, of which BMCs get {addresses.MAX_BMC_LOOKUPS}",
          "`tests/system/bmc/test_addresses.py`"),
         ("time and bytes of an answer", "BMCs and other servers", "each call ends by its time-out, and at a size",
          "`tests/system/bmc/test_redfish_nonsense.py`, `tests/system/service/test_lying_peers.py`"),

@@ -16,7 +16,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, CommandError, Result, SqlCommand, begins
 from ferroscope.db.replication import is_galera, watch_galera
 from ferroscope.db.spellings import NOW
-from ferroscope.remote.resolver import UnresolvedError, resolve
+from ferroscope.remote.addresses import UnresolvedError, resolve
 
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
 # text (see ``send``).

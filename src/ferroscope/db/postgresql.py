@@ -29,7 +29,7 @@ from sqlalchemy import URL, Connection, Engine, event
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, CommandError, Result, SqlCommand, begins
 from ferroscope.db.spellings import NOW
-from ferroscope.remote.resolver import UnresolvedError, resolve
+from ferroscope.remote.addresses import UnresolvedError, resolve
 
 NOTIFY_CHANNEL: Final = "ferroscope"
 # Arguments of connections that a URL does not override: time limits are options of the service.

@@ -19,10 +19,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from ferroscope.contracts.remote import WebError
-from ferroscope.remote import command_fence
-from ferroscope.remote.addresses import ANYWHERE, Networks
-from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.resolver import UnresolvedError, connect
+from ferroscope.remote import calls
+from ferroscope.remote.addresses import ANYWHERE, Networks, UnresolvedError, connect
+from ferroscope.remote.calls import Deadline, DeadlineError, current_deadline
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
@@ -60,7 +59,7 @@ class _BoundedConnection:
         if ":" in host:  # in a URL, the % before the interface of a link-local address is encoded
             host = host.replace("%25", "%")
         try:
-            return connect(host, self.port, current(), self.allowed)
+            return connect(host, self.port, current_deadline(), self.allowed)
         except UnresolvedError as exc:
             raise NewConnectionError(self, str(exc)) from None  # type: ignore[arg-type]
         except TimeoutError:
@@ -75,14 +74,14 @@ class _BoundedConnection:
         # Check the fence last, after everything that takes time: connecting, the TLS handshake, building the request.
         if self.sock is None:
             self.connect()  # type: ignore[attr-defined]
-        command_fence.guard(self.sock)
+        calls.guard_connection(self.sock)
         super().send(data)  # type: ignore[misc]
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         # A persistent connection was watched by an earlier call's deadline; now it belongs to this call.
         if self.sock is not None:
             with contextlib.suppress(OSError):  # closed meanwhile: the request itself will fail
-                current().watch(self.sock)
+                current_deadline().watch(self.sock)
         super().request(*args, **kwargs)  # type: ignore[misc]
 
 

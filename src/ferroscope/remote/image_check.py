@@ -20,10 +20,9 @@ from ferroscope.contracts.store import Clock
 from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import is_loopback, without_secrets
-from ferroscope.remote.addresses import ANYWHERE, Networks
+from ferroscope.remote.addresses import ANYWHERE, ForbiddenAddressError, Networks
 from ferroscope.remote.bounded_http import limit_connections
-from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.resolver import ForbiddenAddressError
+from ferroscope.remote.calls import Deadline, DeadlineError
 from ferroscope.remote.tls_errors import is_plain
 
 _LOOK_SECONDS: Final = 3.0

@@ -35,8 +35,7 @@ from ferroscope.core.values import normalized_ip, without_secrets
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
-from ferroscope.remote import resolver
-from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.remote.addresses import UnresolvedError, resolve
 from ferroscope.worker import machine, out_of_band, restart
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import ensure_power
@@ -360,7 +359,7 @@ def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
         address = normalized_ip(host)
         return {address} if address else set()
     try:
-        host_addresses = resolver.resolve(host, seconds, bmc=True)
+        host_addresses = resolve(host, seconds, bmc=True)
     except UnresolvedError as exc:
         _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
         return {canonical_host(host)}

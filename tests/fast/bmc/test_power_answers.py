@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.openstack.bmc import IronicBmc
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.retry import Once
+from ferroscope.remote.calls import Once
 from tests.support.rows import each
 
 ABSENT = object()

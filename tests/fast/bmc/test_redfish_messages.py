@@ -18,7 +18,7 @@ from ferroscope.bmc.redfish.failures import translate
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import WITHHELD
 from ferroscope.remote import bounded_http
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 
 URL = "https://192.0.2.1"
 

@@ -13,7 +13,7 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.retry import retry_after, retry_bmc_call
+from ferroscope.remote.calls import retry_after, retry_bmc_call
 from tests.fast.bmc.conftest import hurried
 from tests.support.bad_server import a_server_that
 from tests.support.processes import until

@@ -13,9 +13,8 @@ from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.remote import resolver
-from ferroscope.remote.addresses import Networks
-from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.remote import addresses, resolver
+from ferroscope.remote.addresses import Networks, UnresolvedError
 from ferroscope.runtime.externals import build_drivers
 from tests.support import examples
 from tests.support.rows import each
@@ -91,7 +90,7 @@ def test_drivers_refuse_a_spelling_that_might_be_another_bmc_also_if_it_is_store
 @each("host", ["10.40.0.041", "10.40.34", "170393641", "0177.0.0.1"])
 def test_such_a_spelling_is_never_connected_to(host: str) -> None:
     with pytest.raises(UnresolvedError):
-        resolver.resolve(host, 1.0)
+        addresses.resolve(host, 1.0)
 
 
 @pytest.mark.parametrize("kind", [RedfishBmc, IpmiBmc])

@@ -180,7 +180,7 @@ _CALLS: Final[dict[str, Read]] = {
     "hooks.pipeline:Pipeline": lambda _, found: _hooks()({"pci_devices": [], **found}),
     "http_server.incoming:Incoming": _feed,
     "lldp.tlvs:values": lambda place, recorded: _call(place, _call("lldp.tlvs:frame", recorded)[0]),
-    "remote.retry:retry_after": lambda place, text: _call(place, text, None),
+    "remote.calls:retry_after": lambda place, text: _call(place, text, None),
     "rules.template:parse": lambda place, text: _call(place, text, ["a"]),
     "storage.reader:unpack": lambda place, packed: _call(
         place, packed, SimpleNamespace(content_size=None, content_sha256=None)
@@ -198,7 +198,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.mac_addresses:boot_mac core.values:clean core.values:parse core.values:spreadsheet_cell"
         " core.values:without_secrets enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
         " http_server.sources:parse_forwarded"
-        " pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
+        " pxe_filter.dhcp_leases:parse_leases remote.calls:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
     (

@@ -24,9 +24,7 @@ from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
 from ferroscope.remote.addresses import check_bmc
-from ferroscope.remote.command_fence import TooLateError
-from ferroscope.remote.deadline import Deadline
-from ferroscope.remote.retry import Once, retry_bmc_call
+from ferroscope.remote.calls import Deadline, Once, TooLateError, retry_bmc_call
 
 T = TypeVar("T")
 

@@ -30,10 +30,8 @@ from ferroscope.core.model import Document
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short, many, one_line, without_secrets
 from ferroscope.hardware.parts import mapping
-from ferroscope.remote.addresses import not_allowed
-from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError
-from ferroscope.remote.retry import retry_after
+from ferroscope.remote.addresses import ForbiddenAddressError, NoLookupError, UnresolvedError, not_allowed
+from ferroscope.remote.calls import Deadline, DeadlineError, retry_after
 from ferroscope.remote.session import TooLargeError
 from ferroscope.remote.tls_errors import is_disagreement, is_plain
 

@@ -37,8 +37,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.values import one_line
 from ferroscope.hardware.parts import mapping, number
 from ferroscope.remote.addresses import Networks
-from ferroscope.remote.command_fence import TooLateError
-from ferroscope.remote.deadline import current
+from ferroscope.remote.calls import TooLateError, current_deadline
 from ferroscope.remote.session import BoundedSession
 
 if TYPE_CHECKING:
@@ -118,12 +117,12 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         if method == "GET":
             response._content = readable_resource(response.content)
             _show_etag(response)
-            current().progress(requested)
+            current_deadline().progress(requested)
             if len(response.content) <= _MAX_KEPT_BYTES:
                 self._read[requested] = response
         else:
             self.task = created_path(response) if response.status_code == HTTPStatus.ACCEPTED else ""
-            current().progress()
+            current_deadline().progress()
         return response
 
     def patch(self, path: str = "", data: Any = None, headers: Any = None, etag: str | None = None, **more: Any) -> Any:
@@ -176,7 +175,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
 
     def _send(self, method: str, path: str, kwargs: dict[str, Any]) -> Any:
         self._last = None
-        seconds = min(kwargs.get("timeout") or math.inf, current().seconds_left())
+        seconds = min(kwargs.get("timeout") or math.inf, current_deadline().seconds_left())
         try:
             return super()._op(method, path, **kwargs | {"timeout": seconds})
         except sushy.HTTPError as exc:
@@ -317,7 +316,7 @@ class Reader:
             return {}
         key = path_key(path)
         if key not in self._read:
-            if not self._left or self._failed >= _MAX_FAILURES or not current().remaining():
+            if not self._left or self._failed >= _MAX_FAILURES or not current_deadline().remaining():
                 self.complete = False
                 return {}
             self._left -= 1

@@ -27,7 +27,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.values import many, one_line
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.parts import mapping, mappings, text
-from ferroscope.remote.retry import Once
+from ferroscope.remote.calls import Once
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.driver import RedfishAccess

@@ -23,7 +23,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.remote import command_fence
+from ferroscope.remote import calls
 from ferroscope.remote.addresses import check_bmc
 
 ADDRESS_KEY: Final = "sim_address"
@@ -110,7 +110,7 @@ class SimConnection:
         received = False
         try:
             self._socket.settimeout(_seconds_left(deadline))
-            command_fence.guard(self._socket)
+            calls.guard_connection(self._socket)
             self._socket.sendall(line)
             answer = self._socket.recv(_CHUNK_BYTES)
             while not answer.endswith(b"\n"):

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from ferroscope.core import json_safety
-from ferroscope.remote.retry import retry_after
+from ferroscope.remote.calls import retry_after
 
 T = TypeVar("T")
 

@@ -31,8 +31,8 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
-from ferroscope.remote.command_fence import fence_commands
-from ferroscope.remote.resolver import UnresolvedError, resolve
+from ferroscope.remote.addresses import UnresolvedError, resolve
+from ferroscope.remote.calls import fence_commands
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers

@@ -23,7 +23,7 @@ from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, BareMetalHttp, TransientHttpError, pages
 from ferroscope.remote.bounded_http import HttpAnswer
-from ferroscope.remote.retry import call_with_retries
+from ferroscope.remote.calls import call_with_retries
 
 
 class IronicLogin(Protocol):

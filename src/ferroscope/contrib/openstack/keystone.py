@@ -26,7 +26,7 @@ from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.store import Clock
 from ferroscope.core.values import one_line
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
 from ferroscope.telemetry.quiet_log import QuietLog
 

@@ -18,7 +18,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 from ferroscope.remote.session import BoundedSession
 from tests.support.processes import until
 from tests.support.redfish import PASSWORD, self_signed

@@ -17,7 +17,7 @@ import msgspec
 
 from ferroscope.core import json_safety
 from ferroscope.core.values import one_line
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 
 ROOT: Final = "/redfish/v1/"
 _MAX_BODY_BYTES: Final = 64 * 1024

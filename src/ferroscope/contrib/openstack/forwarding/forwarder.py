@@ -19,7 +19,7 @@ from ferroscope.config.inspection_options import MAX_FORWARDED_CALLBACKS, Inspec
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.core import json_safety
 from ferroscope.remote.bounded_http import limit_connections
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 
 # A callback with this header was forwarded, and is never forwarded again.
 HEADER: Final = "Ferroscope-Forwarded"
