@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Literal
@@ -311,6 +312,11 @@ def judge_callback(mode: SecretMode, inspection: Inspection, sent: str | None) -
     if _matches_secret(inspection.secret, sent):
         return CallbackVerdict(CallbackProof.VERIFIED, accepted=True, expected=expected)
     return CallbackVerdict(CallbackProof.WRONG, accepted=False, expected=expected)
+
+
+def new_secret() -> str:
+    """Return 256 random bits in hexadecimal: iPXE takes a word that begins with a hyphen for an option."""
+    return secrets.token_hex(32)
 
 
 def searchable_secret(mode: SecretMode, sent: str | None) -> str | None:

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.store import StopFlag
+from ferroscope.contracts.store import Clock, StopFlag
 
 T = TypeVar("T")
 
@@ -203,6 +203,24 @@ def fence_commands(time_left: TimeLeft) -> Iterator[None]:
         yield
     finally:
         _fence.reset(token)
+
+
+class ClaimTerm:
+    """Until when claims of this process are certainly its own: the heartbeat extends it, all threads read it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sure_between = -math.inf, -math.inf
+
+    def extend(self, beaten_at: float, until: float) -> None:
+        """Note a heartbeat. After a gap, others may have taken claims that were confirmed before it."""
+        since, sure_until = self._sure_between
+        self._sure_between = since if beaten_at <= sure_until else beaten_at, until
+
+    def seconds_left(self, confirmed_at: float) -> float:
+        """Return for how many seconds claims that were confirmed at that monotonic time are certainly ours, or 0."""
+        since, until = self._sure_between
+        return max(0.0, until - self._clock.monotonic()) if confirmed_at >= since else 0.0
 
 
 def current_fence() -> TimeLeft | None:

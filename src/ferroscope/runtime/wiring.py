@@ -28,7 +28,7 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.values import new_uuid
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend
-from ferroscope.runtime.system import SystemClock, new_token
+from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 from ferroscope.storage.stores import build_archive
 
@@ -173,7 +173,6 @@ def build_context(
             log=structlog.get_logger("ferroscope.api"),
             clock=clock,
             new_uuid=new_uuid,
-            new_token=new_token,
             meter=meter or SILENT,
             metrics=None if meter is None or not settings.api.enable_metrics else partial(render, meter.registry),
             draining=draining or threading.Event(),

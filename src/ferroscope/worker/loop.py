@@ -34,7 +34,7 @@ from ferroscope.core.delivery import Decision, Done, Drop, Fail, Lane, Outcome, 
 from ferroscope.core.losses import review_losses
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import MACHINE, Event, State, Transition
+from ferroscope.core.states import MACHINE, WORKED_ON, Event, State, Transition
 from ferroscope.core.values import many
 from ferroscope.db import Queue, Transaction
 from ferroscope.worker import results
@@ -42,7 +42,6 @@ from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.machine import power_off_quietly, undo_start_quietly
 from ferroscope.worker.services import INTERRUPTIONS, RETRY_SECONDS, ReadsAhead, SameThread, Services, Task, outcome_of
 from ferroscope.worker.slots import Slot, Slots
-from ferroscope.worker.tasks import is_still_overdue
 
 T = TypeVar("T")
 
@@ -138,7 +137,7 @@ class Worker:
         if claim.request.lost:
             request = review_losses(claim.request, tx.members.list(left=True), tx.now)
             locked = msgspec.structs.replace(locked, claim=msgspec.structs.replace(claim, request=request))
-        decision = self.decide(locked, overdue=is_still_overdue(tx, locked, self.services.settings.inspector.timeout))
+        decision = self.decide(locked, overdue=_is_still_overdue(tx, locked, self.services.settings.inspector.timeout))
         return self.save(tx, locked, decision), decision
 
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
@@ -364,6 +363,18 @@ class Worker:
         """Whether this very attempt has saved its state already."""
         pending = () if claim.request.begun else tx.requests.pending(claim.request.node)
         return any(request.begun for request in pending if request.id == claim.request.id)
+
+
+def _is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
+    """Whether a request to time out still applies; True for all other requests."""
+    request, inspection = locked.claim.request, locked.inspection
+    if request.event is not Event.TIMEOUT or inspection is None or delivery.is_overdue(inspection, tx.now, timeout):
+        return True
+    if locked.node.state not in WORKED_ON:
+        return False
+    # The attempt that worked on it may have left the end to this request. If there is no other, it must not be lost.
+    pending = tx.requests.pending(locked.node.uuid)
+    return not any(queued.id != request.id and queued.inspection == request.inspection for queued in pending)
 
 
 def _seconds_waited(tx: Transaction, locked: Locked) -> float | None:

@@ -36,7 +36,7 @@ from ferroscope.db import Fence, Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
 from ferroscope.remote.addresses import UnresolvedError, resolve
-from ferroscope.worker import machine, out_of_band, restart
+from ferroscope.worker import machine, restart
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import ensure_power
 
@@ -231,7 +231,7 @@ class StartTask:
             return Next(Event.WAIT)
         learn_machine(attempt)
         if boot_method is Boot.OUT_OF_BAND:
-            return out_of_band.inspect(attempt)
+            return machine.inspect_out_of_band(attempt)
         _note_boot(attempt, boot_method)
         early = _follow_earlier_start(attempt, boot_method)
         if isinstance(early, Next):
@@ -244,7 +244,7 @@ class StartTask:
             collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
             lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
             if collects or lister:  # first: the PXE filter opens for the ports that this creates
-                out_of_band.prepare(attempt, lister, collects=collects)
+                machine.read_out_of_band(attempt, lister, collects=collects)
             if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt)) is not None:
                 return early
             self._prepare(attempt, boot_method)

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.context import ProcessContext
 from ferroscope.api.http.schemas import ApiLink, pair
 from ferroscope.config.options import Settings
 from ferroscope.core import lookup
@@ -55,9 +54,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     config: AgentConfig
 
 
-def issue(
-    process: ProcessContext, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
-) -> tuple[Node, str]:
+def issue(node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool) -> tuple[Node, str]:
     """Return the node to save and its token; the mask if the token has been issued before.
 
     If the boot delivered it, only a caller who has ``proven`` to know the secret gets it. Only the same ``callback``
@@ -69,7 +66,7 @@ def issue(
     previous = _agent_record(node)
     if previous and (callback is None or previous.get("callback") != callback):
         return node, MASK
-    token = process.new_token()
+    token = lookup.new_secret()
     record = previous | {"inspection": node.inspection, "callback": callback, "token_sha256": _digest(token)}
     return _with(node, record), token
 

@@ -296,9 +296,7 @@ def _take(
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
     if not with_token:
         return CallbackResult(node)
-    changed, token = agent.issue(
-        context.process, node, inspection, parsed.digest, proven=verdict.proof is CallbackProof.VERIFIED
-    )
+    changed, token = agent.issue(node, inspection, parsed.digest, proven=verdict.proof is CallbackProof.VERIFIED)
     return CallbackResult(node if changed is node else tx.nodes.update(changed), token)
 
 

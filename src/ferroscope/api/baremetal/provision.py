@@ -22,7 +22,7 @@ from ferroscope.boot_config import ipxe
 from ferroscope.core import ironic_nodes
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.interfaces import NO_INSPECT
-from ferroscope.core.lookup import SecretDelivery
+from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
@@ -127,7 +127,7 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
         inspection=context.process.new_uuid(),
         process=context.process.name,
         manage_boot=manage_boot,
-        secret=context.process.new_token() if delivery is not None else None,
+        secret=new_secret() if delivery is not None else None,
         secret_delivery=delivery,
     )
 

@@ -25,7 +25,7 @@ from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
 from ferroscope.core import bmc_access
-from ferroscope.core.lookup import SecretDelivery
+from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
@@ -37,7 +37,7 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, SingletonTask
-from ferroscope.runtime.system import SystemClock, new_token, process_name
+from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.secrets.references import SecretReader
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transac
         node,
         inspection=str(uuid.uuid4()),
         process=process_name(ROLE),
-        secret=None if delivery is None else new_token(),
+        secret=None if delivery is None else new_secret(),
         secret_delivery=delivery,
     )
 
