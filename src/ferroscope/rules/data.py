@@ -11,13 +11,14 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.core import introspection_data, json_safety
+from ferroscope.core import json_safety
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, is_secret, without_user
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookContext
+from ferroscope.rules.introspection_data import names
 
 # Errors: in the rule itself, on the data it is applied to, and refusals by a rule.
 
@@ -146,7 +147,7 @@ class IntrospectionView:
     def get(self) -> Document:
         """Return the data, which must not be changed."""
         if self._made is None:
-            named = introspection_data.names(self._inventory, self._plugin_data)
+            named = names(self._inventory, self._plugin_data)
             self._made = {**self._plugin_data, **named, "inventory": self._inventory}
         return self._made
 

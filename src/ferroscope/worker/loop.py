@@ -189,58 +189,52 @@ class Worker:
     # run
 
     def run(self, attempt: Attempt) -> Outcome:
-        """Run the task of the event; a request that is not carried out only cleans up after its inspection."""
-        event, decision = attempt.request.event, attempt.decision
-        if isinstance(decision, Run):
-            outcome = self.run_task(attempt, decision)
-        elif delivery.deaths(attempt.request) > attempt.settings.worker.max_attempts:
-            return decision  # cleaning up took the worker along, too
+        """Run the task of the event; a request that is not carried out only cleans up after its inspection.
+
+        ``ClaimLostError``, after which nothing may be written: all else becomes an outcome.
+        """
+        request, decision = attempt.request, attempt.decision
+        if not isinstance(decision, Run):
+            if delivery.deaths(request) > attempt.settings.worker.max_attempts:
+                return decision  # cleaning up took the worker along, too
+            outcome = _clean_up_refused(attempt, decision)
+        elif decision.undone:
+            outcome = _leave_undone(attempt, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
         else:
-            outcome = decision
-            # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
-            # BMCs (see ``results.following_request``), and not if stored data was processed. A start is undone below.
-            is_end = isinstance(decision, Fail) and event is not Event.INSPECT
-            if is_end and attempt.before.state in MACHINE and delivery.lane_of(event) is Lane.BMC:
-                outcome = _clean_up(power_off_quietly, attempt, decision)
-        if isinstance(outcome, Fail) and event is Event.INSPECT:
+            task = self.tasks.get(request.event)
+            again = delivery.describe_delivery(request) if attempt.rerun else ""
+            if again:
+                attempt.note("delivered again", again)
+            try:
+                # An event without a task only moves the state, as a restored row or another release may request.
+                outcome = Done() if task is None else task(attempt)
+            except INTERRUPTIONS as exc:
+                outcome = outcome_of(attempt, exc)
+            except errors.ClaimLostError:
+                raise
+            except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
+                _log.exception("task failed", request=request.event, node=attempt.node.uuid)
+                outcome = Retry(RETRY_SECONDS, Reason.INTERNAL, f"{type(exc).__name__} in {request.event}")
+            if isinstance(outcome, Retry):
+                outcome = self.count_retry(attempt, outcome, again)
+        if isinstance(outcome, Fail) and request.event is Event.INSPECT:
             outcome = _clean_up(undo_start_quietly, attempt, outcome)
         return outcome
 
-    def run_task(self, attempt: Attempt, decision: Run) -> Outcome:
-        """Run the task; ``ClaimLostError``, after which nothing may be written: all else becomes an outcome.
-
-        A retry after the last attempt becomes a failure.
-        """
-        if decision.undone:
-            return _leave_undone(attempt, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
-        request, task = attempt.request, self.tasks.get(attempt.request.event)
-        again = delivery.describe_delivery(request) if attempt.rerun else ""
-        if again:
-            attempt.note("delivered again", again)
-        try:
-            # An event without a task only moves the state, as a restored row or another release may request.
-            outcome = Done() if task is None else task(attempt)
-        except INTERRUPTIONS as exc:
-            outcome = outcome_of(attempt, exc)
-        except errors.ClaimLostError:
-            raise
-        except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
-            _log.exception("task failed", request=request.event, node=attempt.node.uuid)
-            outcome = Retry(RETRY_SECONDS, Reason.INTERNAL, f"{type(exc).__name__} in {request.event}")
-        if not isinstance(outcome, Retry):
-            return outcome
-        if outcome.reason in (Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED):  # for hours, with many deliveries
+    def count_retry(self, attempt: Attempt, retry: Retry, again: str) -> Outcome:
+        """Return what a retry becomes: after the last attempt a failure, unless what was processed is kept."""
+        if retry.reason in (Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED):  # for hours, with many deliveries
             attempt.journal.entries = [entry for entry in attempt.journal.entries if entry[1].message != again]
-        if not outcome.counted:
-            return outcome
-        following = msgspec.structs.replace(request, attempt=request.attempt + 1)
+        if not retry.counted:
+            return retry
+        following = msgspec.structs.replace(attempt.request, attempt=attempt.request.attempt + 1)
         ending = delivery.decide_exhausted(attempt.before, following, self.services.delivery)
         if isinstance(ending, Run):
-            return _leave_undone(attempt, f"{outcome.message}; {ending.undone}", outcome.reason)
+            return _leave_undone(attempt, f"{retry.message}; {ending.undone}", retry.reason)
         if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
-            tried = many(delivery.count_attempts(request), "attempt")
-            return Fail(outcome.reason, f"{outcome.message}; gave up after {tried}")
-        return ending or outcome
+            tried = many(delivery.count_attempts(attempt.request), "attempt")
+            return Fail(retry.reason, f"{retry.message}; gave up after {tried}")
+        return ending or retry
 
     # follow, commit, consume
 
@@ -383,6 +377,18 @@ def _seconds_waited(tx: Transaction, locked: Locked) -> float | None:
     if inspection is None or request.inspection != inspection.uuid or request.attempt > 1:
         return None
     return inspection.queued + max(0.0, tx.now - request.created_at)
+
+
+def _clean_up_refused(attempt: Attempt, decision: Drop | Fail) -> Outcome:
+    """Power off the machine of an inspection that refusing the request may end; a start is undone by its caller.
+
+    Only in the lane that waits for BMCs (see ``results.following_request``), and not if stored data was processed.
+    """
+    event = attempt.request.event
+    is_end = isinstance(decision, Fail) and event is not Event.INSPECT and attempt.before.state in MACHINE
+    if is_end and delivery.lane_of(event) is Lane.BMC:
+        return _clean_up(power_off_quietly, attempt, decision)
+    return decision
 
 
 def _clean_up(action: Callable[[Attempt], None], attempt: Attempt, outcome: Outcome) -> Outcome:
