@@ -12,7 +12,6 @@ import msgspec
 
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core import ironic_nodes, lookup
-from ferroscope.core.bmc_access import bmc_of
 from ferroscope.core.delivery import (
     Fail,
     IllegalEventError,
@@ -22,6 +21,7 @@ from ferroscope.core.delivery import (
     check_inspectable,
     take,
 )
+from ferroscope.core.driver_info import bmc_of
 from ferroscope.core.explanations import hint
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.core.notification import EventType

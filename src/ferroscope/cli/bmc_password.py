@@ -30,7 +30,7 @@ from ferroscope.cli.text import is_terminal, parse
 from ferroscope.config.private_file import open_private
 from ferroscope.core import bmc_password
 from ferroscope.core.bmc_password import GENERATED_CHARACTERS, MIN_CHARACTERS, PasswordProgress
-from ferroscope.core.secrets import is_reference
+from ferroscope.core.driver_info import is_reference
 from ferroscope.core.states import UNDER_WAY, Provision
 from ferroscope.core.values import many
 

@@ -10,8 +10,8 @@ import msgspec
 
 from ferroscope.config.declaration import Opt
 from ferroscope.core import json_safety
+from ferroscope.core.driver_info import REFERENCE
 from ferroscope.core.notification import EventType, NodeView, Subscription
-from ferroscope.core.secrets import REFERENCE
 
 SCHEMES: Final = ("rabbit", "amqp", "amqps")
 # A broker that misses two heartbeats is considered down. Until then the database is polled, so nothing waits for it.

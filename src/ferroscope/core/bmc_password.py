@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.bmc_access import bmc_of
+from ferroscope.core.driver_info import bmc_of
 from ferroscope.core.model import Document, Node
 from ferroscope.core.values import MASK
 

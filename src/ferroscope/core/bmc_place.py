@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, unquote, urldefrag, urlsplit
 import msgspec
 
 from ferroscope.core import values
-from ferroscope.core.bmc_access import address_hosts, bracketed_address, hosts
+from ferroscope.core.driver_info import address_hosts, bmc_hosts, bracketed_address
 from ferroscope.core.host_spelling import (
     canonical_host,
     parse_address,
@@ -73,7 +73,7 @@ def places(info: Document, resolved: Collection[str] = ()) -> tuple[Place, ...]:
 
     ``resolved``: the addresses that a worker has stored for the node's BMC.
     """
-    located = [(field, canonical_host(host)) for field, host in hosts(info)]
+    located = [(field, canonical_host(host)) for field, host in bmc_hosts(info)]
     literal = {host for _, host in located if parse_address(host) is not None}
     learned = frozenset(canonical_host(text) for text in resolved if parse_address(text) is not None) - literal
     own_places = []

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, select
 
+from ferroscope.core.driver_info import ENCRYPTED, Path, is_plain, replace_values
 from ferroscope.core.model import Node
-from ferroscope.core.node import STORED
-from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replace_values
+from ferroscope.core.node import STORED, Document
 from ferroscope.db import schema
 from ferroscope.db.session import Session
 from ferroscope.db.spellings import upsert

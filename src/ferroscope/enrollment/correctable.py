@@ -7,7 +7,7 @@ import io
 import re
 from typing import Final
 
-from ferroscope.core.secrets import is_reference
+from ferroscope.core.driver_info import is_reference
 from ferroscope.enrollment.node_file import delimiter_of, header_of
 
 # Names of columns that may have secrets, including misspelled ones.

@@ -15,9 +15,9 @@ import msgspec
 
 from ferroscope.core import bmc_place, values
 from ferroscope.core.bmc_place import ALLOW_SHARED, Place, PlaceIndex
+from ferroscope.core.driver_info import is_place
 from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.node import SETTABLE
-from ferroscope.core.secrets import is_place
 from ferroscope.enrollment import node_file
 from ferroscope.enrollment.node_file import DOCUMENTS, Json, NodeRow, refuse_repetitions
 

@@ -13,9 +13,9 @@ import msgspec
 from ferroscope.config.plugins import Plugins
 from ferroscope.contracts.errors import BmcError, SecretKeyError
 from ferroscope.contracts.plugins import RESOLVE_SECONDS, SecretOptions, SecretSource, SecretSourceError
+from ferroscope.core.driver_info import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replace_values
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replace_values
 from ferroscope.secrets.keys import DecryptionError, KeyRing
 
 GROUP: Final = "ferroscope.secrets"

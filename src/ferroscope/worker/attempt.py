@@ -29,13 +29,13 @@ from ferroscope.contracts.errors import BmcError, NotFoundError
 from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Clock, Later, Packed, Part, Query
-from ferroscope.core import bmc_access, json_safety
+from ferroscope.core import driver_info, json_safety
 from ferroscope.core.delivery import ENDING, Decision, Run
+from ferroscope.core.driver_info import holds_concealed, is_concealed, is_plain, replace_values
 from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request, Severity
 from ferroscope.core.node import DOCUMENTS
 from ferroscope.core.notification import ChangeView
 from ferroscope.core.reasons import UNAVAILABLE, Reason
-from ferroscope.core.secrets import holds_concealed, is_concealed, is_plain, replace_values
 from ferroscope.core.states import Event
 from ferroscope.db import Fence, Transaction
 from ferroscope.hardware.search_index import IndexRow
@@ -213,7 +213,7 @@ class Attempt:
         if self.known_driver is None:
             message = f"driver {self.node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
-        if why := bmc_access.withheld_reason(self.node, networks=self.settings.drivers.bmc_networks):
+        if why := driver_info.withheld_reason(self.node, networks=self.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 

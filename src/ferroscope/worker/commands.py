@@ -16,10 +16,10 @@ from ferroscope.core import bmc_password, virtual_media
 from ferroscope.core.bmc_password import PasswordProgress, Record
 from ferroscope.core.boot import disables_power_off, keeps_boot_order
 from ferroscope.core.delivery import TRIAL, Done, Drop, Fail, Outcome, Retry
+from ferroscope.core.driver_info import is_reference
 from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import is_reference
 from ferroscope.core.values import MASK, is_too_short, without_secrets
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import eject_leftover, ensure_power, refuse_power_off

@@ -21,10 +21,10 @@ from ferroscope.boot_config import ipxe
 from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, TellsMachines
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Clock
-from ferroscope.core.bmc_access import hosts, is_address
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
+from ferroscope.core.driver_info import bmc_hosts, is_address
 from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.lookup import SecretDelivery
@@ -349,7 +349,7 @@ def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
     BMC that is reached through another one has none of the other's addresses.
     """
     addresses: set[str] = set()
-    for key, host in hosts(node.driver_info):
+    for key, host in bmc_hosts(node.driver_info):
         addresses.update(_addresses(node, key, host, seconds))
     return frozenset(addresses)
 

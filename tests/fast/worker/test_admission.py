@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.bmc_access import bmc_of
+from ferroscope.core.driver_info import bmc_of
 from ferroscope.core.model import Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event

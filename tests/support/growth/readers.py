@@ -169,7 +169,7 @@ _CALLS: Final[dict[str, Read]] = {
     "contrib.ui.form:_parts": lambda place, raw: _call(place, raw, "multipart/form-data; boundary=a"),
     "contrib.ui.view:read": lambda place, text: _call(place, text, ["a"]),
     "core.json_safety:odd_fields": lambda place, document: _call(place, document, 5),
-    "core.bmc_access:_parse_address": lambda place, text: _call(place, text, "443"),
+    "core.driver_info:_parse_address": lambda place, text: _call(place, text, "443"),
     "core.values:unmask": lambda place, pair: _call(place, *pair),
     "enrollment.node_file:read": lambda place, text: _call(place, text, "csv"),
     "enrollment.node_file:decode_document": lambda place, text: _call(place, text, "yaml", aliases=False),
@@ -194,7 +194,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " bmc.redfish.virtual_media:is_same_image bmc.redfish.redaction:is_words"
         " contrib.ui.form:fields contrib.ui.render:harmless contrib.ui.view:read core.lookup:without_disk_key"
         " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
-        " core.host_spelling:refusal_of_urls core.labels:selector core.bmc_access:_parse_address"
+        " core.host_spelling:refusal_of_urls core.labels:selector core.driver_info:_parse_address"
         " core.mac_addresses:boot_mac core.values:clean core.values:parse core.values:spreadsheet_cell"
         " core.values:without_secrets enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
         " http_server.sources:parse_forwarded"

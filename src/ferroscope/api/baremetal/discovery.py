@@ -19,7 +19,7 @@ from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, discovery, lookup
+from ferroscope.core import discovery, driver_info, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision, State
@@ -77,7 +77,7 @@ def make(
         created_at=tx.now,
     )
     if node.driver_info:
-        bmc_access.confirm(node, by_operator=False)
+        driver_info.confirm_bmc(node, by_operator=False)
     transition.add_node(tx, node)
     tx.discoveries.add(node.uuid, macs, sources.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)

@@ -22,9 +22,9 @@ from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, StoresInte
 from ferroscope.contracts.images import RamdiskBoot
 from ferroscope.core import interfaces
 from ferroscope.core.boot import BootError
+from ferroscope.core.driver_info import for_validation
 from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA
 from ferroscope.core.model import Document, Node
-from ferroscope.core.secrets import for_validation
 from ferroscope.db import Transaction
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}

@@ -18,7 +18,7 @@ from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.core import bmc_access, lookup
+from ferroscope.core import driver_info, lookup
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
@@ -82,7 +82,7 @@ def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool |
     )
     same = None if recorded is None else machine_identity.is_same(recorded, machine)
     if same is None and node.auto_discovered:  # a BMC may have many machines, but a machine has one BMC
-        addresses = set(bmc_access.literal_addresses(node.driver_info))
+        addresses = set(driver_info.literal_addresses(node.driver_info))
         if addresses and evidence.bmc_addresses and addresses.isdisjoint(evidence.bmc_addresses):
             return False
     return same

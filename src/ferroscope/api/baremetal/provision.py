@@ -21,10 +21,10 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.boot_config import ipxe
 from ferroscope.core import ironic_nodes
 from ferroscope.core.delivery import is_inspectable
+from ferroscope.core.driver_info import for_validation
 from ferroscope.core.interfaces import NO_INSPECT
 from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
 from ferroscope.db import Transaction
 

@@ -159,7 +159,7 @@ def _resolve_token(dialect: DcimDialect, reference: str) -> str:
     """Return the token. The limits of ``[secrets]`` are for callers of the API, so they do not apply here."""
     from ferroscope.config.plugins import PluginError
     from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
-    from ferroscope.core.secrets import REFERENCE
+    from ferroscope.core.driver_info import REFERENCE
     from ferroscope.secrets.references import Resolver, load_sources
 
     option, upper = f"--{dialect.name.lower()}-token", dialect.name.upper()

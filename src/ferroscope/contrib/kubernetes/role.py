@@ -24,7 +24,7 @@ from ferroscope.contrib.kubernetes.api import Right
 from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
@@ -77,11 +77,11 @@ class BmcPower:
 
     def addresses(self, machine: str) -> frozenset[str]:
         node, _ = self._of(machine)
-        if bmc_access.is_unconfirmed(node):
+        if driver_info.is_unconfirmed(node):
             return frozenset()
         addresses: set[str] = set()
-        for _, host in bmc_access.hosts(node.driver_info):
-            if bmc_access.is_address(host):
+        for _, host in driver_info.bmc_hosts(node.driver_info):
+            if driver_info.is_address(host):
                 addresses.add(host)
                 continue
             with suppress(UnresolvedError):
@@ -117,7 +117,7 @@ class BmcPower:
         if driver is None:
             message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
-        if why := bmc_access.withheld_reason(node, networks=self._networks):
+        if why := driver_info.withheld_reason(node, networks=self._networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self._secrets.reveal(node), driver
 

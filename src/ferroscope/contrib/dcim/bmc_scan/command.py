@@ -136,7 +136,7 @@ def _login(
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.plugins import SecretSourceError
     from ferroscope.contrib.dcim.bmc_scan.scan import ScanLogin
-    from ferroscope.core.secrets import is_reference
+    from ferroscope.core.driver_info import is_reference
     from ferroscope.runtime.wiring import build_resolver
 
     if username is None and password is None:

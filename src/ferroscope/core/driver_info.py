@@ -1,33 +1,137 @@
-"""Where the BMC of a node is, and how its stored secrets are kept from being sent to another one. Pure.
+"""What ``driver_info`` and documents like it say: where a BMC is, and its secrets, which only that BMC may get. Pure.
 
-``driver_info`` has a BMC's location, how its identity is checked, and its credentials. A user who could change the
-first two and keep the stored credentials would have them sent to a server of their choice. So a change of the
-location, the driver or the identity check requires the secrets to be supplied again. A location that only an
-unauthenticated machine reported is ``unconfirmed`` until an operator confirms it.
+A secret is the value of a field with a telling name (``values.is_secret``), at any depth: in plain text, encrypted, or
+by reference. An encrypted secret is stored as an object, not as a text. A process of a release without encryption then
+rejects the field as "not a string", instead of sending ciphertext to a BMC as a password.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ferroscope.core import mac_addresses, values
 from ferroscope.core.host_spelling import MAX_HOST_LENGTH, canonical_host, parse_address
-from ferroscope.core.model import Document, Node
-from ferroscope.core.secrets import is_place, is_reference
+from ferroscope.core.node import Document, Node
+from ferroscope.core.values import is_secret
+
+# The position of a value: the document's field and the keys that lead to the value.
+Path = tuple[str, ...]
+
+# The only key of an encrypted value. It is a secret's name, so releases without encryption mask the value too.
+ENCRYPTED: Final = "encrypted_secret"
+REFERENCE: Final = "secret://"
+# Stands for a secret that the API does not decrypt, while a driver validates ``driver_info``: a valid password and key.
+STAND_IN: Final = "00000000"
+
+# The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.
+_PLACE: Final = re.compile(
+    r"_(?:address|port|host|url|verify_ca|auth_type|protocol_version|root_prefix|tls_minimum_version|tls_ciphers"
+    r"|cipher_suite|bridging|(?:transit|target|local)_\w{1,32}|(?:transit|target)_channel)\Z"
+)
+
+
+def is_encrypted(value: Any) -> bool:
+    """Whether this is the stored form of an encrypted value."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get(ENCRYPTED), str)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether the value names a secret that is stored elsewhere."""
+    return isinstance(value, str) and value.startswith(REFERENCE)
+
+
+def holds_concealed(value: Any) -> bool:
+    """Whether an encrypted value or a reference is in it, at any depth."""
+    if isinstance(value, str):
+        return value.startswith(REFERENCE)
+    if isinstance(value, dict):
+        return is_encrypted(value) or any(map(holds_concealed, value.values()))
+    return isinstance(value, list) and any(map(holds_concealed, value))
+
+
+def is_place(name: str) -> bool:
+    """Whether the field defines the BMC's location or its identity check."""
+    return _PLACE.search(name) is not None
+
+
+def is_concealed(key: str, value: Any) -> bool:
+    """Whether a driver gets another value: it is encrypted, or a reference. A BMC's location cannot be a reference."""
+    if isinstance(value, str):
+        return value.startswith(REFERENCE) and not is_place(key)
+    return isinstance(value, dict) and is_encrypted(value)
+
+
+def replace_values(document: Document, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]) -> Document:
+    """Return the document with each value for which ``chosen(key, value)`` replaced by ``new(path, value)``."""
+    return {key: _replace_value(key, value, (key,), chosen, new) for key, value in document.items()}
+
+
+def _replace_value(
+    key: str, value: Any, path: Path, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]
+) -> Any:
+    if chosen(key, value):
+        return new(path, value)
+    if isinstance(value, dict):
+        return {name: _replace_value(name, item, (*path, name), chosen, new) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_value("", item, (*path, str(number)), chosen, new) for number, item in enumerate(value)]
+    return value
+
+
+def is_plain(key: str, value: Any) -> bool:
+    """Whether this is a secret in plain text."""
+    return bool(value) and is_secret(key) and key != ENCRYPTED and not is_encrypted(value) and not is_reference(value)
+
+
+def count_plain(document: Document) -> int:
+    """Return the number of secrets in plain text."""
+    paths: list[Path] = []
+    replace_values(document, is_plain, lambda path, _value: paths.append(path))
+    return len(paths)
+
+
+def encrypted_values(document: Document) -> Iterator[str]:
+    """Yield the ciphertext of each encrypted value."""
+    ciphertexts: list[str] = []
+    replace_values(
+        document, lambda _key, value: is_encrypted(value), lambda _path, value: ciphertexts.append(value[ENCRYPTED])
+    )
+    yield from ciphertexts
+
+
+def references(document: Document) -> set[str]:
+    """Return the references in the document, at any depth."""
+    names: set[str] = set()
+    replace_values(document, lambda _key, value: is_reference(value), lambda _path, value: names.add(value))
+    return names
+
+
+def for_validation(node: Node) -> Node:
+    """Return the node with ``STAND_IN`` for encrypted secrets and references: only workers decrypt and resolve them."""
+    info = replace_values(node.driver_info, is_concealed, lambda *_: STAND_IN)
+    return msgspec.structs.replace(node, driver_info=info)
+
+
+# Stored secrets are kept from being sent to another BMC.
+#
+# ``driver_info`` has a BMC's location, how its identity is checked, and its credentials. A user who could change the
+# first two and keep the stored credentials would have them sent to a server of their choice. So a change of the
+# location, the driver or the identity check requires the secrets to be supplied again. A location that only an
+# unauthenticated machine reported is ``unconfirmed`` until an operator confirms it.
 
 _UNCONFIRMED: Final = "bmc_unconfirmed"
 # Default values: setting them explicitly changes nothing.
 _DEFAULTS: Final = frozenset({"", "none", "true"})
 
 
-def secrets(info: Document) -> list[str]:
+def secret_fields(info: Document) -> list[str]:
     """Return the fields of ``driver_info`` that hold secrets, at any depth."""
     return sorted(name for name, value in info.items() if value and _holds_secret(name, value))
 
@@ -52,8 +156,8 @@ def exposed_fields(before: Node, after: Node, sent_fields: Collection[str]) -> t
     """Return the changed location fields, and the stored secrets that would be sent there without being supplied
     again."""
     changed = moved_from(before, after)
-    stored = before.driver_info
-    kept = [name for name in secrets(stored) if name not in sent_fields and after.driver_info.get(name) == stored[name]]
+    stored, info = before.driver_info, after.driver_info
+    kept = [name for name in secret_fields(stored) if name not in sent_fields and info.get(name) == stored[name]]
     return (changed, [name for name in kept if name not in changed]) if changed else ([], [])
 
 
@@ -67,7 +171,7 @@ def withheld_reason(node: Node, *, networks: Collection[str]) -> str:
 
     ``networks``: where BMCs may be. With such a limit, a machine cannot name an arbitrary host.
     """
-    if networks or not is_unconfirmed(node) or not (secret_names := secrets(node.driver_info)):
+    if networks or not is_unconfirmed(node) or not (secret_names := secret_fields(node.driver_info)):
         return ""
     return (
         f"the BMC address was reported by the machine itself, so {', '.join(secret_names)} is not sent there: "
@@ -75,7 +179,7 @@ def withheld_reason(node: Node, *, networks: Collection[str]) -> str:
     )
 
 
-def confirm(node: Node, *, by_operator: bool) -> None:
+def confirm_bmc(node: Node, *, by_operator: bool) -> None:
     """Record in the node (the caller's copy) whether an operator has confirmed the location of its BMC."""
     internal = {name: value for name, value in node.internal.items() if name != _UNCONFIRMED}
     node.internal = internal if by_operator else internal | {_UNCONFIRMED: True}
@@ -105,7 +209,7 @@ def address_hosts(info: Document) -> Iterator[tuple[str, str]]:
             yield key, host
 
 
-def hosts(info: Document) -> Iterator[tuple[str, str]]:
+def bmc_hosts(info: Document) -> Iterator[tuple[str, str]]:
     """Yield field and host of every ``*_address``, except that of a BMC that is bridged through another one."""
     for key, host in address_hosts(info):
         if key != "ipmi_address" or info.get("ipmi_bridging") not in ("single", "dual"):
@@ -115,7 +219,7 @@ def hosts(info: Document) -> Iterator[tuple[str, str]]:
 def literal_addresses(info: Document) -> frozenset[str]:
     """Return the addresses as stored, without DNS lookups; a host name in its canonical spelling."""
     host_addresses = (
-        values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in hosts(info)
+        values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in bmc_hosts(info)
     )
     return frozenset(filter(None, host_addresses))
 
