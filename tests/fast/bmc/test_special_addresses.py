@@ -13,7 +13,7 @@ from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.remote import addresses, resolver
+from ferroscope.remote import addresses
 from ferroscope.remote.addresses import Networks, UnresolvedError
 from ferroscope.runtime.externals import build_drivers
 from tests.support import examples
@@ -102,7 +102,7 @@ def test_a_name_is_decided_upon_when_it_is_connected_to(
     node = examples.node(driver=name, driver_info=info(name, "bmc.example.net"))
     assert driver.validate(node) is None  # at that time it may have had another address
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", lambda *_args, **_more: found)
+    monkeypatch.setattr("ferroscope.remote.addresses.socket.getaddrinfo", lambda *_args, **_more: found)
     with pytest.raises(BmcError) as refused:
         driver.get_power(node)
     assert refused.value.reason is Reason.BMC_NOT_ALLOWED

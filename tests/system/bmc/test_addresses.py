@@ -11,7 +11,6 @@ from typing import Any, Final
 import pytest
 
 from ferroscope.core.model import Node
-from ferroscope.remote import resolver
 from ferroscope.remote.addresses import MAX_LOOKUPS, Networks, UnresolvedError, resolve
 from ferroscope.worker.start import resolve_addresses
 from tests.support.processes import PATIENCE
@@ -56,7 +55,7 @@ def test_a_name_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.Mo
         answered.wait(PATIENCE)
         return []
 
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", hang)
+    monkeypatch.setattr("ferroscope.remote.addresses.socket.getaddrinfo", hang)
     try:
         assert addresses(redfish_address="slow.example") == {"slow.example"}
         assert addresses(redfish_address="slow.example") == {"slow.example"}
@@ -77,7 +76,7 @@ def test_names_of_bmcs_that_nobody_resolves_leave_lookups_for_those_of_the_confi
             raise OSError("no answer")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
 
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", hang)
+    monkeypatch.setattr("ferroscope.remote.addresses.socket.getaddrinfo", hang)
     bmcs = Networks(guarded=True)
     try:
         for number in range(MAX_LOOKUPS):
