@@ -21,7 +21,8 @@ import click
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
-    "worker", "db", "api", "rules", "hooks", "bmc", "pxe_filter", "leadership.py", "cli", "contrib/kubernetes/failover",
+    "worker", "db", "api", "rules", "hooks", "bmc", "leadership.py", "cli",
+    "contrib/boot/pxe_filter", "contrib/kubernetes/failover",
 )  # fmt: skip
 # What runs the tests, in order.
 STAGES: Final = {

@@ -234,7 +234,7 @@ def _report_transition(
     replaced: Inspection | None = None,
 ) -> None:
     """Report the transition; notify the PXE filters if it changes whether the machine may boot."""
-    tx.moved(Moved(transition, node, inspection, replaced))
+    tx.transitions.append(Moved(transition, node, inspection, replaced))
     booting = transition.target in MAY_BOOT
     if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)

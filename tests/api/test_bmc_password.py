@@ -12,7 +12,8 @@ from sqlalchemy import text
 
 from ferroscope.api.auth.failures import BURST_MISTYPED
 from ferroscope.api.auth.identity import Identity
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.api.baremetal import node_bmc
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.config.options import SecretSettings
@@ -124,8 +125,12 @@ def test_nodes_behind_one_bmc_change_together(service: Service) -> None:
         assert (queued(service, other), PENDING in service.node(other).driver_info) == ([], False)
 
 
-def test_a_bmc_of_this_host_is_shared_by_the_same_port_only(service: Service) -> None:
+@pytest.mark.parametrize("page_nodes", [1, 500])
+def test_a_bmc_of_this_host_is_shared_by_the_same_port_only(
+    service: Service, monkeypatch: pytest.MonkeyPatch, page_nodes: int
+) -> None:
     """They are tunnels."""
+    monkeypatch.setattr(node_bmc, "_PAGE_NODES", page_nodes)
     nodes = [
         enrol(service, redfish_address=f"https://127.0.0.1:{port}", redfish_system_id=f"{number}")
         for number, port in enumerate((8001, 8001, 8002))

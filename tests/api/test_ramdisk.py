@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.baremetal.refusals import GUESSES_PER_FAILURE
+from ferroscope.api.rate_limit import GUESSES_PER_FAILURE
 from ferroscope.api.routes import ROUTES
 from ferroscope.contracts.store import Query
 from ferroscope.core import json_safety

@@ -32,7 +32,7 @@ _IMPORTED: Final = (
     "ferroscope.bmc.redfish.driver",
     "ferroscope.cli.main",
     "ferroscope.cli.node",
-    "ferroscope.cli.service",
+    "ferroscope.cli.roles",
     "ferroscope.db.migrate",
     "ferroscope.hooks.loader",
     "ferroscope.rules.engine",

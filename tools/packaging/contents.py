@@ -60,7 +60,7 @@ from ferroscope.cli.main import commands
 
 for one in commands().values():
     importlib.import_module(one.target.split(":")[0])
-for name in "runtime db api contrib worker periodic pxe_filter bmc.redfish bmc.ipmi hooks doctor".split():
+for name in "runtime db api contrib worker periodic bmc.redfish bmc.ipmi hooks doctor".split():
     package = importlib.import_module("ferroscope." + name)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         left_out = ("migrations", "ironic", "rabbit", "swift", "inspector", "liveness")

@@ -30,7 +30,7 @@ LOOKUP_FAILED: Final = "Resource could not be found."
 class ApiError(Exception):
     """An error response with ``status`` and ``message``; ``headers`` are added to the response.
 
-    ``guesses``: how many guesses an anonymous call made; see ``refusals.count_failure``.
+    ``guesses``: how many guesses an anonymous call made; see ``rate_limit.Callers``.
     """
 
     status = 500

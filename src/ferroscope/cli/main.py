@@ -63,14 +63,12 @@ def _close_standard_output() -> None:
 # The service's own commands; packages add more (see ``contracts.plugins``).
 _OWN: Final[dict[str, Command]] = {
     "all": Command(
-        "ferroscope.cli.service:run_all",
+        "ferroscope.cli.roles:run_all",
         "Run api, worker and periodic tasks in one process.",
         is_service=True,
     ),
-    "api": Command("ferroscope.cli.service:run_api", "Run the api role.", is_service=True),
-    "worker": Command("ferroscope.cli.service:run_worker", "Run the worker role.", is_service=True),
-    "pxe-filter": Command("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host.", is_service=True),
-    "pxe": Command("ferroscope.cli.pxe:pxe", "Generate the boot configuration; manage the PXE filter."),
+    "api": Command("ferroscope.cli.roles:run_api", "Run the api role.", is_service=True),
+    "worker": Command("ferroscope.cli.roles:run_worker", "Run the worker role.", is_service=True),
     "db": Command("ferroscope.cli.database:db", "Upgrade the schema, copy to another database, encrypt secrets."),
     "secret": Command("ferroscope.cli.token:secret", "Manage the keys that encrypt BMC passwords."),
     "token": Command("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
@@ -95,7 +93,7 @@ _OWN: Final[dict[str, Command]] = {
     "audit": Command("ferroscope.cli.events:audit", "Show who called the API, and what it changed."),
     "events": Command("ferroscope.cli.events:events", "List notifications, deliver them again, test targets."),
     "docs": Command("ferroscope.cli.docs:docs", "Show the pages of the documentation."),
-    "doctor": Command("ferroscope.cli.service:doctor", "Check configuration, database and this host."),
+    "doctor": Command("ferroscope.cli.roles:doctor", "Check configuration, database and this host."),
 }
 
 

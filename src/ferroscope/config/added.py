@@ -2,9 +2,9 @@
 
 The groups are ``ferroscope.roles`` and ``ferroscope.tasks`` (see ``runtime.roles``), ``ferroscope.options``
 (``config.sections``), ``ferroscope.commands`` and ``ferroscope.subcommands`` (``contracts.plugins``),
-``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.added``). Parts that an option
-names, such as BMC drivers, are found by ``plugins`` instead and loaded only if they are named. So are the ``backend``s
-that an option selects.
+``ferroscope.routes`` and ``ferroscope.pages`` (``api.http.route``), ``ferroscope.checks`` (``doctor``). Parts that an
+option names, such as BMC drivers, are found by ``plugins`` instead and loaded only if they are named. So are the
+``backend``s that an option selects.
 """
 
 from __future__ import annotations

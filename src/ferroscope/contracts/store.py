@@ -68,7 +68,7 @@ SORTS: Final = frozenset(field.name for field in STORED if field.sorts) | HARDWA
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the nodes of an owner take; ``ports`` includes port groups, ``bytes`` also inspection data."""
+    """What the nodes of an owner take; ``ports`` includes port groups, ``bytes`` also inspection data (0: not read)."""
 
     nodes: int = 0
     ports: int = 0

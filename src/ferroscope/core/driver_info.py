@@ -115,6 +115,8 @@ def references(document: Document) -> set[str]:
 
 def for_validation(node: Node) -> Node:
     """Return the node with ``STAND_IN`` for encrypted secrets and references: only workers decrypt and resolve them."""
+    if not holds_concealed(node.driver_info):
+        return node
     info = replace_values(node.driver_info, is_concealed, lambda *_: STAND_IN)
     return msgspec.structs.replace(node, driver_info=info)
 

@@ -127,6 +127,8 @@ def ready(*kinds: Any) -> None:
 
 def check_size(raw: bytes, max_containers: int = MAX_CONTAINERS) -> None:
     """Raise ``JsonTooLargeError`` if there are too many objects and arrays, or values, to be decoded."""
+    if len(raw) <= max_containers:
+        return
     if containers_exceed(raw, max_containers):
         raise JsonTooLargeError(f"it has more than {max_containers} objects and arrays")
     if values_exceed(raw, max_values := MAX_VALUES_PER_CONTAINER * max_containers):
@@ -141,7 +143,7 @@ def check_depth(raw: bytes) -> None:
 
 def containers_exceed(raw: bytes, limit: int) -> bool:
     """Whether there are more than ``limit`` objects and arrays; brackets inside strings do not count."""
-    if len(raw) <= limit or raw.count(b"{") + raw.count(b"[") <= limit:
+    if raw.count(b"{") + raw.count(b"[") <= limit:
         return False
     return _structure(raw).count(b"{") > limit
 

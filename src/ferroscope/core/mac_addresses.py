@@ -46,7 +46,7 @@ _BOOTIF: Final = re.compile(r"\s*(?:bootif=)?[\"']?([0-9a-f]{2}(?:[:.-]?[0-9a-f]
 # Lengths of an address besides Ethernet's: a GUID of InfiniBand, and the address of IP over InfiniBand, which ends with
 # a GUID. Boot loaders may put the ARP hardware type before any of them.
 _ETHERNET, _GUID, _INFINIBAND = 6, 8, 20
-_BOOTIF_LENGTHS: Final = {length + more for length in (_ETHERNET, _GUID, _INFINIBAND) for more in (0, 1)}
+_BOOTIF_LENGTHS: Final = {length + more: length for length in (_ETHERNET, _GUID, _INFINIBAND) for more in (0, 1)}
 
 
 def boot_mac(value: object) -> str | None:
@@ -59,9 +59,8 @@ def boot_mac(value: object) -> str | None:
     raw = _octets(value)
     if len(raw) not in _BOOTIF_LENGTHS:
         return None
-    length = max(octet_count for octet_count in (_ETHERNET, _GUID, _INFINIBAND) if octet_count <= len(raw))
-    address = raw[-length:]
-    return (address if length == _ETHERNET else address[-_GUID:-5] + address[-3:]).hex(":")
+    address = raw[-_BOOTIF_LENGTHS[len(raw)] :]
+    return (address if len(address) == _ETHERNET else address[-_GUID:-5] + address[-3:]).hex(":")
 
 
 def _octets(value: object) -> bytes:
@@ -151,7 +150,7 @@ class IgnoredMacs:
     def identifying(self, value: object) -> str | None:
         """Return the normalized MAC if it may identify a machine; otherwise None."""
         mac = identifying_mac(value)
-        return None if mac is None or mac in self else mac
+        return None if mac is None or self._match(mac) is not None else mac
 
 
 def _expression(pattern: str) -> str:

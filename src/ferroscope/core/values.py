@@ -333,6 +333,30 @@ def bmc_ip(address: object) -> str | None:
     return None if nobodys or parsed in _RESERVED_NETWORK else canonical
 
 
+# One subscriber usually has a whole IPv6 /64.
+IPV6_PREFIX: Final = 64
+
+
+@lru_cache(maxsize=1024)
+def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address in ``text``, as IPv4 if it is an IPv4-mapped one; None if it is not an address."""
+    if len(text) > _MAX_ADDRESS_CHARACTERS:
+        return None
+    try:
+        address = ipaddress.ip_address(text.strip().partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def limit_key(source: str) -> str:
+    """Return the key under which limits count a source: the address, or the /64 of an IPv6 address."""
+    address = parse_ip(source)
+    if not isinstance(address, ipaddress.IPv6Address):
+        return source if address is None else str(address)
+    return str(ipaddress.ip_network((address, IPV6_PREFIX), strict=False))
+
+
 # Longer than any IP address. An inspection looks at its BMC's address half a dozen times.
 _MAX_ADDRESS_CHARACTERS: Final = 64
 _normalized: Final = lru_cache(maxsize=4096)(_normalize)

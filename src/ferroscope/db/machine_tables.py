@@ -31,6 +31,7 @@ nodes = Table(
     Index("ix_nodes_created_at", "created_at", "uuid"),
     Index("ix_nodes_auto_discovered", "auto_discovered"),
     Index("ix_nodes_maintenance", "maintenance"),
+    Index("ix_nodes_owner", "owner", "created_at", "uuid"),
     **OFTEN_UPDATED,
 )
 

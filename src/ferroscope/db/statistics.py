@@ -17,9 +17,9 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.inspections import INSPECTION
+from ferroscope.db.mapping import Whole
 from ferroscope.db.search import windows
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import Whole
+from ferroscope.db.session import Repository
 
 _nodes, _r = schema.nodes.c, schema.requests.c
 _BACKLOG = (
@@ -85,11 +85,8 @@ def _to_enum(kind: type[E], value: str) -> E:
     return kind(value) if value in kind.__members__.values() else cast("E", value)
 
 
-class Statistics:
+class Statistics(Repository):
     """Counts for display and monitoring only."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def fleet(self) -> FleetCounts:
         """Return how many nodes there are; of a large fleet, as they were counted some seconds ago."""

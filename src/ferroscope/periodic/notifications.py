@@ -258,11 +258,7 @@ class Notifications:
 
         def work(tx: Transaction) -> tuple[dict[str, EventTally], float]:
             leadership.fence(tx)
-            pending = {
-                target_tally.target: target_tally
-                for target_tally in tx.outbox.tallies()
-                if target_tally.state == "pending"
-            }
+            pending = {tally.target: tally for tally in tx.outbox.tallies(["pending"])}
             for target, tally in pending.items():
                 surplus = min(tally.events - self._max_pending, _MOST_GIVEN_UP)
                 if surplus > 0:

@@ -12,7 +12,7 @@ import ipaddress
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -82,17 +82,16 @@ class Networks:
         self._networks = tuple(ipaddress.ip_network(text) for text in texts)
         self._guarded = guarded
         self._loopback = loopback
-        self._is_limited = bool(self._networks) or guarded
-        self._decided = lru_cache(maxsize=4096)(self._decide)
-
-    def __bool__(self) -> bool:
-        """Whether some address is outside of these networks."""
-        return self._is_limited
+        # Whether some address is outside of these networks, and whether one is inside.
+        self.is_limited = bool(self._networks) or guarded
+        self.permits = lru_cache(maxsize=4096)(self._decide)
 
     def __contains__(self, address: str) -> bool:
-        return not self._is_limited or self._decided(address)
+        return self.permits(address)
 
     def _decide(self, address: str) -> bool:
+        if not self.is_limited:
+            return True
         parsed = literal(address)
         if parsed is None:
             return False
@@ -207,19 +206,15 @@ def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE, *, bmc: boo
 
     ``UnresolvedError``; ``ForbiddenAddressError`` if it has addresses, but none is allowed.
     """
-    addresses = _resolve(host, seconds, MAX_BMC_LOOKUPS if bmc or allowed else MAX_LOOKUPS)
-    permitted = tuple(filter(allowed.__contains__, addresses))
+    addresses = _resolve(host, seconds, MAX_BMC_LOOKUPS if bmc or allowed.is_limited else MAX_LOOKUPS)
+    permitted = tuple(filter(allowed.permits, addresses))
     if not permitted:
         raise ForbiddenAddressError(f"{host} is not in any allowed network")
     return permitted
 
 
-def connect(host: str, port: int, deadline: Deadline, allowed: Networks = ANYWHERE) -> socket.socket:
-    """Return a connection to the first address that accepts one, each with its share of the time; the deadline ends it.
-
-    ``OSError``, and what ``resolve`` raises.
-    """
-    addresses = resolve(host, deadline.seconds_left(), allowed)
+def connect(addresses: Sequence[str], port: int, deadline: Deadline) -> socket.socket:
+    """Return a connection to the first address that accepts one, each with its share of the time; ``OSError``."""
     for number, address in enumerate(addresses):
         try:
             connection = socket.create_connection((address, port), deadline.seconds_left() / (len(addresses) - number))
@@ -227,7 +222,6 @@ def connect(host: str, port: int, deadline: Deadline, allowed: Networks = ANYWHE
             failure = exc
             continue
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        deadline.watch(connection)
         return connection
     raise failure
 

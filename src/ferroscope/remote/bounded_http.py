@@ -20,7 +20,7 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from ferroscope.contracts.remote import WebError
 from ferroscope.remote import calls
-from ferroscope.remote.addresses import ANYWHERE, Networks, UnresolvedError, connect
+from ferroscope.remote.addresses import ANYWHERE, Networks, UnresolvedError, connect, resolve
 from ferroscope.remote.calls import Deadline, DeadlineError, current_deadline
 
 
@@ -50,6 +50,7 @@ class _BoundedConnection:
     port: int
     sock: Any
     _dns_host: str
+    _watched_by: Deadline | None = None
 
     def __repr__(self) -> str:
         return f"{self.host}:{self.port}"  # used in error messages
@@ -59,7 +60,9 @@ class _BoundedConnection:
         if ":" in host:  # in a URL, the % before the interface of a link-local address is encoded
             host = host.replace("%25", "%")
         try:
-            return connect(host, self.port, current_deadline(), self.allowed)
+            self._watched_by = deadline = current_deadline()
+            connection = connect(resolve(host, deadline.seconds_left(), self.allowed), self.port, deadline)
+            deadline.watch(connection)
         except UnresolvedError as exc:
             raise NewConnectionError(self, str(exc)) from None  # type: ignore[arg-type]
         except TimeoutError:
@@ -67,6 +70,8 @@ class _BoundedConnection:
         except OSError as exc:
             failure = NewConnectionError(self, f"cannot connect: {exc.strerror or exc}")  # type: ignore[arg-type]
             failure.__cause__ = exc
+        else:
+            return connection
         # Not from within: the time-out of the socket would be its context, and be taken for what it says.
         raise failure
 
@@ -74,15 +79,13 @@ class _BoundedConnection:
         # Check the fence last, after everything that takes time: connecting, the TLS handshake, building the request.
         if self.sock is None:
             self.connect()  # type: ignore[attr-defined]
+        elif self._watched_by is not current_deadline():
+            # A persistent connection was watched by an earlier call's deadline; now it belongs to this call.
+            self._watched_by = current_deadline()
+            with contextlib.suppress(OSError):  # closed meanwhile: the request itself will fail
+                self._watched_by.watch(self.sock)
         calls.guard_connection(self.sock)
         super().send(data)  # type: ignore[misc]
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        # A persistent connection was watched by an earlier call's deadline; now it belongs to this call.
-        if self.sock is not None:
-            with contextlib.suppress(OSError):  # closed meanwhile: the request itself will fail
-                current_deadline().watch(self.sock)
-        super().request(*args, **kwargs)  # type: ignore[misc]
 
 
 class _HttpConnection(_BoundedConnection, HTTPConnection):

@@ -1,6 +1,6 @@
 """The composition root: builds the implementations of the contracts, and passes them to the roles.
 
-Implementations are built only here, in ``backend`` (the database) and in ``pxe_filter`` (filters).
+Implementations are built only here, and in ``backend`` (the database).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _log = structlog.get_logger(__name__)
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
-    from ferroscope.api.http.added import AddPages
     from ferroscope.api.http.context import AccessControl, ApiContext, FailureReader
+    from ferroscope.api.http.route import AddPages
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.runtime.externals import Attached
@@ -196,11 +196,13 @@ def _control_access(
     from ferroscope.api.http.audit import Audit
     from ferroscope.api.http.context import AccessControl
     from ferroscope.api.rate_limit import Callers, RateLimiter
+    from ferroscope.http_server.limits import TrustedProxies
 
     return AccessControl(
         authentication=authentication,
         policy=policy,
         audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
+        proxies=TrustedProxies(settings.api.trusted_proxies),
         callers=Callers(settings.api),
         hosts=Hosts(known_names(settings)),
         admission=RateLimiter(settings.api, clock),

@@ -9,9 +9,16 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope.contracts import bmc
-from ferroscope.contracts.bmc import REBOOT, RESULTS, SOFT_POWER_OFF, SOFT_REBOOT, BootDevice, Power
+from ferroscope.contracts.bmc import (
+    REBOOT,
+    RESULTS,
+    SOFT_POWER_OFF,
+    SOFT_REBOOT,
+    AttachesMedia,
+    BootDevice,
+    Power,
+)
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import AttachesMedia, MediaDevice
 from ferroscope.core import bmc_password, virtual_media
 from ferroscope.core.bmc_password import PasswordProgress, Record
 from ferroscope.core.boot import disables_power_off, keeps_boot_order
@@ -21,6 +28,7 @@ from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, is_too_short, without_secrets
+from ferroscope.core.virtual_media import MediaDevice
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import eject_leftover, ensure_power, refuse_power_off
 from ferroscope.worker.restart import is_on, observed_before_reboot, reboot_and_look, shows_no_restart

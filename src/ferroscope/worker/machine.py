@@ -16,10 +16,18 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.boot_config import ipxe
-from ferroscope.contracts.bmc import ForcesOff, ListsNics, OutOfBand, OutOfBandNic, Power, ReportsHealth, Switch
+from ferroscope import node_boot
+from ferroscope.contracts.bmc import (
+    ForcesOff,
+    ListsNics,
+    OutOfBand,
+    OutOfBandNic,
+    Power,
+    RamdiskBoot,
+    ReportsHealth,
+    Switch,
+)
 from ferroscope.contracts.errors import BmcError, ConflictError
-from ferroscope.contracts.images import Image, RamdiskBoot
 from ferroscope.contracts.store import Packed, Part, packed
 from ferroscope.core import lookup, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
@@ -30,6 +38,7 @@ from ferroscope.core.notification import iso
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
+from ferroscope.core.virtual_media import Image
 from ferroscope.db import Transaction
 from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
@@ -48,7 +57,7 @@ def boot_method(attempt: Attempt) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
     manage_boot = attempt.inspection is None or attempt.inspection.manage_boot
     try:
-        return ipxe.way(attempt.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
+        return node_boot.way(attempt.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
     except BootError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
@@ -68,7 +77,7 @@ def insert(attempt: Attempt) -> None:
         )
     if remark:
         attempt.warn("virtual media", remark)
-    carries = image.parameters and not remark and ipxe.carries_secret(attempt.settings)
+    carries = image.parameters and not remark and node_boot.carries_secret(attempt.settings)
     record_delivery(attempt, SecretDelivery.VIRTUAL_MEDIA if carries else SecretDelivery.NONE)
 
 
@@ -170,7 +179,7 @@ def _inserted_image(attempt: Attempt, booted: Boot | None) -> Image | None:
 
 
 def ramdisk_image(attempt: Attempt) -> Image:
-    base, iso = attempt.settings.callback_base, ipxe.iso(attempt.settings, attempt.node)
+    base, iso = attempt.settings.callback_base, node_boot.iso(attempt.settings, attempt.node)
     try:
         callback_url(base)
     except ValueError:

@@ -219,7 +219,7 @@ def write_outcome(
         tx.search_index.replace(node.uuid, attempt.index_rows, had=had_rows)
     if attempt.hardware_changes:
         tx.outbox.add(EventType.HARDWARE_CHANGED, node, inspection, attempt.hardware_changes)
-        tx.hardware_changed(attempt.hardware_changes)
+        tx.hardware_changes.extend(attempt.hardware_changes)
         _note_changes(tx, attempt)
     moves = [move for move in _moves(attempt, outcome, with_task) if move.target is not node.state]
     for move in moves:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.boot_config import ipxe
+from ferroscope import node_boot
 from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, TellsMachines
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Clock
@@ -321,7 +321,7 @@ def _note_boot(attempt: Attempt, boot_method: Boot) -> None:
 
 def _note_script(attempt: Attempt) -> None:
     """Say which files the machine boots, or that it cannot get its script."""
-    files = ipxe.files(attempt.settings, attempt.node)
+    files = node_boot.files(attempt.settings, attempt.node)
     if files is not None:
         kernel = without_secrets(files.kernel)
         attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")

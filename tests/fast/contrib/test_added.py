@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from ferroscope.api.http.added import AddedRoutes, join_routes
+from ferroscope.api.http.route import AddedRoutes, join_routes
 from ferroscope.api.routes import ROUTES
 from ferroscope.config.added import load_all, merge_in_order
 from ferroscope.config.plugins import PluginError

@@ -107,8 +107,8 @@ def test_changes_of_the_hardware_are_counted_by_kind_once_they_are_committed(met
         ChangeView(what="changed", kind="node", where="", field="memory", text="3 is 4"),
     ]
     store = open_store(meter=meter)
-    store.write(lambda tx: tx.hardware_changed(changes))
+    store.write(lambda tx: tx.hardware_changes.extend(changes))
     with pytest.raises(ZeroDivisionError):
-        store.write(lambda tx: (tx.hardware_changed(changes), 1 / 0))
+        store.write(lambda tx: (tx.hardware_changes.extend(changes), 1 / 0))
     counted = values(meter, "hardware_changes_total", ["kind", "what"])
     assert counted == {("dimm", "removed"): 1, ("node", "changed"): 2}

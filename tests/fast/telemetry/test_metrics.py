@@ -51,9 +51,9 @@ def test_what_is_reported_is_counted() -> None:
 def test_a_rolled_back_transition_is_not_counted() -> None:
     meter = Metrics(CollectorRegistry())
     store = open_store(meter=meter)
-    store.write(lambda tx: tx.moved(Moved(TRANSITIONS[0], examples.node())))
+    store.write(lambda tx: tx.transitions.append(Moved(TRANSITIONS[0], examples.node())))
     with contextlib.suppress(ZeroDivisionError):
-        store.write(lambda tx: (tx.moved(Moved(TRANSITIONS[0], examples.node())), 1 / 0))
+        store.write(lambda tx: (tx.transitions.append(Moved(TRANSITIONS[0], examples.node())), 1 / 0))
     labels = {"source": "none", "event": "inspect", "target": "starting"}
     assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 1
 

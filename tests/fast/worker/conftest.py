@@ -16,7 +16,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Images, Unchecked
+from ferroscope.contracts.remote import Images, Unchecked
 from ferroscope.contracts.store import Query, packed
 from ferroscope.core.model import GIVEN, Claim, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
@@ -28,7 +28,7 @@ from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
 from tests.support.manual_clock import ManualClock, ManualStop
-from tests.support.stores import open_queue, open_store
+from tests.support.stores import claim_from, open_queue, open_store
 
 NODE = "11111111-1111-4111-8111-111111111111"
 INVENTORY: dict[str, Any] = {
@@ -146,7 +146,9 @@ class Service:
 
     def claim(self, member: str = "") -> Claim | None:
         """Have the worker, or another member, claim a request, and do nothing about it."""
-        return self.queue.get(member or self.worker.services.member, self.settings.worker.get_timeout, self.stop)
+        return claim_from(
+            self.queue, member or self.worker.services.member, self.settings.worker.get_timeout, self.stop
+        )
 
     def kill(self, member: str) -> None:
         """The member is gone, and somebody has seen it die."""

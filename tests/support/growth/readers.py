@@ -31,7 +31,7 @@ _READS: Final = re.compile(r"_?(parse|parsed|decode|decoded|tokenize|tokens|spli
 _READS_HERE: Final = re.compile(r"_?read(_|\Z)")
 # Where ``read`` means a text of others, not a table of our database.
 _FOREIGN: Final = (
-    "bmc", "contrib.setup", "contrib.ui", "enrollment", "hardware", "hooks", "http_server", "lldp", "rules",
+    "bmc", "contrib.boot.setup", "contrib.ui", "enrollment", "hardware", "hooks", "http_server", "lldp", "rules",
 )  # fmt: skip
 
 
@@ -197,7 +197,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         " core.host_spelling:refusal_of_urls core.labels:selector core.driver_info:_parse_address"
         " core.mac_addresses:boot_mac core.values:clean core.values:parse core.values:spreadsheet_cell"
         " core.values:without_secrets enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
-        " http_server.sources:parse_forwarded"
+        " http_server.limits:parse_forwarded"
         " pxe_filter.dhcp_leases:parse_leases remote.calls:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
         " rules.template:parse",
     ),
@@ -217,7 +217,7 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
     (_TLVS, "lldp.tlvs:frame lldp.tlvs:values"),
     (_REQUESTS, "http_server.incoming:Incoming"),
     (_FORMS, "contrib.ui.form:_parts"),
-    (_DHCP, "doctor.dhcp_message:reply"),
+    (_DHCP, "contrib.boot.dhcp_message:reply"),
     ([_zeros, _archive], "contrib.ui.ramdisk_log:read_log storage.reader:unpack"),
     ([_masked], "core.values:unmask"),
 )
@@ -227,7 +227,7 @@ NOT_MEASURED: Final = {
     module: reason
     for reason, modules in {
         "reads what its operator has written: options, files, arguments": (
-            "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.input_files"
+            "api.auth.certificate api.auth.policy contrib.boot.addresses cli.credentials cli.input_files"
             " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
             " config.unknown contrib.kubernetes.cluster contrib.openstack.imports.inspector_source"
             " contrib.ramdisk.inputs db.url hooks.loader hooks.pci hooks.physical_network http_server.tls rules.builtin"
@@ -239,17 +239,17 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures boot_config.floppy cli.node.timeline cli.output cli.user"
+            "bmc.redfish.failures api.baremetal.floppy cli.node.timeline cli.output cli.user_file"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
             " contrib.ui.machines contrib.ui.wiring enrollment.printed"
         ),
         "reads what its own host has: output of programs, packets of a fixed size": (
-            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
-            " contrib.setup.boot_host.visitor"
-            " pxe_filter.backends.base pxe_filter.backends.watchdog"
+            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.boot.setup.downloads"
+            " contrib.boot.setup.visitor"
+            " contrib.boot.pxe_filter.backends.base contrib.boot.pxe_filter.backends.watchdog"
         ),
         "decodes JSON, which core.json_safety measures, and takes fields from it": (
-            "bmc.redfish.boot bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"
+            "bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"
             " bmc.redfish.system contrib.kubernetes.api hooks.ramdisk_error remote.bare_metal_http"
         ),
         "reads fields of a fixed size": "remote.rabbitmq",

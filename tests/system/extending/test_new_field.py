@@ -50,18 +50,15 @@ from ferroscope.core.model import Node
 from ferroscope.rules import writes
 from ferroscope.rules.data import RuleError
 from msgspec.structs import replace
-from tests.store.sql.test_schema import described
+from tests.store.sql.test_schema import declare, described
 from tests.api.service import Service
-from ferroscope.db import schema, trigrams
 
-def declare(engine):
-    schema.metadata.create_all(engine)
+def create_declared(engine):
     with engine.begin() as connection:
-        for statement in trigrams.create_statements("sqlite"):
-            connection.exec_driver_sql(statement)
+        declare(connection)
 
 assert ferroscope.__file__.startswith(sys.argv[1]), ferroscope.__file__
-for number, build in enumerate((migrate.upgrade, declare)):
+for number, build in enumerate((migrate.upgrade, create_declared)):
     engine = build_engine(DatabaseSettings(connection=f"sqlite:///{sys.argv[1]}/{number}.db"))
     build(engine)
     with engine.connect() as connection:

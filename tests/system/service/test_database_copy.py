@@ -21,6 +21,7 @@ from ferroscope.secrets.keys import new_key
 from tests.api.service import Service, callback_body
 from tests.support import databases, examples
 from tests.support.copies import PAIRS, connected, copy, dump, fill, killed, version
+from tests.support.stores import claim_from
 
 MakeUrl = Callable[..., str]
 
@@ -70,7 +71,7 @@ def test_inspections_in_progress_continue_on_the_copy(make_url: MakeUrl) -> None
     # The callback above was taken off the queue; like a worker that was killed, this one leaves it there.
     for ident in (queued, claimed):
         assert before.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"}).status_code == 202
-    claim = before.backend.queue.get("dead", 0.0, before.stop)
+    claim = claim_from(before.backend.queue, "dead", 0.0, before.stop)
     assert claim is not None
     before.store.write(lambda tx: tx.members.leave("worker-1"))
     before.close()

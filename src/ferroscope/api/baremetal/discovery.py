@@ -23,11 +23,10 @@ from ferroscope.core import discovery, driver_info, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Provision, State
-from ferroscope.core.values import many
+from ferroscope.core.values import limit_key, many
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
-from ferroscope.http_server import sources
 
 # A rejected machine is not discovered again for a month. It may boot daily until it is removed.
 REJECTION_SECONDS: Final = 30 * 86_400.0
@@ -79,7 +78,7 @@ def make(
     if node.driver_info:
         driver_info.confirm_bmc(node, by_operator=False)
     transition.add_node(tx, node)
-    tx.discoveries.add(node.uuid, macs, sources.group(source))
+    tx.discoveries.add(node.uuid, macs, limit_key(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
     message = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
@@ -198,7 +197,7 @@ def _limit(
         left = (minute + 1) * discovery.PERIOD_SECONDS - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.access.refusal_cache.put(refusal, now + left)
         return refusal
-    return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)
+    return _limit_of(context, tx, limit_key(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)
 
 
 def _limit_of(

@@ -29,11 +29,11 @@ from ferroscope.core.driver_info import confirm_bmc, is_unconfirmed, literal_add
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision
+from ferroscope.core.values import limit_key
 from ferroscope.db import Transaction
 from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import learn
-from ferroscope.http_server import sources
 
 _APPROVED: Final = "approved"
 _REJECTED: Final = "rejected"
@@ -226,7 +226,7 @@ def reject(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
 
 def reject_source(context: ApiContext, call: RouteCall[NoQuery, RejectSource]) -> Reply:
     """Reject all nodes in the inbox that were discovered from one source address."""
-    source = sources.group(call.body.source)
+    source = limit_key(call.body.source)
     rejected: list[str] = []
     for ident in context.data.store.read(lambda tx: tx.discoveries.of_source(source)):
 

@@ -12,6 +12,7 @@ change.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -40,6 +41,7 @@ from ferroscope.secrets.keys import DecryptionError
 
 POLICY = "baremetal:node:update:driver_info"
 _REFERENCE = "ferroscope:secret:reference"
+_PAGE_NODES = 500
 
 
 class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,9 +129,7 @@ def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, no
     """
     bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *driver_info.literal_addresses(node.driver_info)})
     # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
-    others = (
-        tx.addresses.owners(bmc_addresses) if bmc_addresses else tx.nodes.list(Query(filters={"driver": node.driver}))
-    )
+    others = tx.addresses.owners(bmc_addresses) if bmc_addresses else _list_nodes_of_driver(tx, node.driver)
     near = [
         candidate
         for candidate in others
@@ -145,6 +145,14 @@ def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, no
         for candidate in near
         if candidate.owner == node.owner or _password(tx, candidate, field) == _password(tx, node, field)
     ]
+
+
+def _list_nodes_of_driver(tx: Transaction, driver: str) -> Iterator[Node]:
+    """Yield all nodes of this driver, some hundred with each statement."""
+    marker = None
+    while page := tx.nodes.list(Query(filters={"driver": driver}, limit=_PAGE_NODES, marker=marker)):
+        yield from page
+        marker = page[-1].uuid
 
 
 def _count_guess(context: ApiContext, call: RouteCall[Any, Any], node: Node, sharer: Node) -> None:

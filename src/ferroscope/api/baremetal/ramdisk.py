@@ -92,9 +92,7 @@ def get_lookup(context: ApiContext, call: RouteCall[LookupQuery, None]) -> Reply
 
     outcome = context.data.store.write(work)
     if isinstance(outcome, lookup.LookupRefusal):
-        error = refusals.log_refusal(context, outcome, evidence, call.source)
-        error.guesses = max(1, len(macs))
-        raise error
+        raise refusals.log_refusal(context, outcome, evidence, call.source)
     node, token = outcome
     return Reply(200, agent.answer(context.settings, node, token, call.url))
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from ferroscope import transition
-from ferroscope.boot_config import ipxe
+from ferroscope import node_boot, transition
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, ShowsBoot, TellsMachines
@@ -125,8 +124,8 @@ class BmcPower:
 def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
     """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
     node = tx.nodes.get(machine, lock=True)
-    delivery = ipxe.delivery(settings, node, drivers.get(node.driver))
-    if delivery is SecretDelivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+    delivery = node_boot.delivery(settings, node, drivers.get(node.driver))
+    if delivery is SecretDelivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
         delivery = SecretDelivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,

@@ -12,7 +12,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import Extra
 from ferroscope.core.text_files import NotTextError, text_of
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import SUITE, BuildPlan, check_mirror
 from ferroscope.contrib.ramdisk.programs import fixed_environment
 from ferroscope.core.values import without_secrets

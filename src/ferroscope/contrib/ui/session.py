@@ -169,7 +169,7 @@ def check_origin(context: ApiContext, req: falcon.Request) -> bool:
     if origin is None:
         return site == "same-origin"
     host = str(req.env.get("HTTP_HOST", ""))
-    hosts = [host, context.access.callers.forwarded_host(req.env)]
+    hosts = [host, context.access.proxies.host(req.env)]
     schemes = ("https",) if is_secure(context, req) else ("https", "http")
     ours = {_origin(f"{scheme}://{host}") for host in hosts if host for scheme in schemes}
     sent_origin = _origin(origin)
