@@ -1,10 +1,11 @@
-"""Adds to the wheel what is not Python: examples, documentation, and man pages and completions if they were made.
+"""Adds to the wheel the client's version, and what is not Python: examples, pages, and man pages if they were made.
 
 Everything else is in pyproject.toml, which cannot name whole directories of such files.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,4 +26,5 @@ def _files() -> Iterator[tuple[str, list[str]]]:
             yield str(Path(target) / directory.relative_to(source)), files
 
 
-setup(data_files=list(_files()))
+_CLIENT = Path("client/src/ferroscope_client/__init__.py").read_text(encoding="utf-8")
+setup(version=re.findall('__version__ = "(.+)"', _CLIENT)[0], data_files=list(_files()))

@@ -99,7 +99,7 @@ def found_by(tree: Path, last: str) -> tuple[str, float, str]:
     environment = {
         "FERROSCOPE_TESTS_SLOWNESS": "0.25",
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(tree / "src"), str(tree))),
+        "PYTHONPATH": os.pathsep.join(map(str, (tree / "client/src", tree / "src", tree))),
     }
     for stage, folders in STAGES.items():
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--numprocesses", str(os.cpu_count()), *folders]

@@ -15,4 +15,4 @@ what runs on a boot host.
 
 from __future__ import annotations
 
-__version__ = "1.0.0rc1"
+from ferroscope_client import __version__ as __version__

@@ -23,13 +23,14 @@ from ferroscope.contracts.store import Clock, packed
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.support import examples
 from tests.support.stores import claim_from
 

@@ -18,10 +18,10 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.config.options import SecretSettings
 from ferroscope.core.bmc_password import RECORD, Record
-from ferroscope.core.bmc_password import PasswordProgress as State
 from ferroscope.core.driver_info import is_encrypted
 from ferroscope.core.states import Event
 from ferroscope.secrets.keys import new_key
+from ferroscope_client.core.passwords import PasswordProgress as State
 from tests.api.callers import As, service_for
 from tests.api.service import Service, fault
 from tests.support import examples

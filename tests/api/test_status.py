@@ -14,9 +14,9 @@ from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
 from ferroscope.core.boot_macs import FilterRecord
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Member
-from ferroscope.core.reasons import Reason
 from ferroscope.runtime import wiring
 from ferroscope.telemetry import members
+from ferroscope_client.core.reasons import Reason
 from tests.api.service import DRIVERS, Client, Service
 from tests.support import examples
 from tests.support.stores import claim_from

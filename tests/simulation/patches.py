@@ -32,7 +32,6 @@ import ferroscope.contrib.kubernetes.failover.client
 import ferroscope.contrib.kubernetes.failover.controller
 import ferroscope.contrib.kubernetes.failover.node_watch
 import ferroscope.contrib.kubernetes.role
-import ferroscope.core.values
 import ferroscope.db.connections
 import ferroscope.db.engine
 import ferroscope.db.mariadb
@@ -58,6 +57,7 @@ from ferroscope.config.options import DatabaseSettings, InspectorSettings, Setti
 from ferroscope.db import migrate
 from ferroscope.db.executor import database_of
 from ferroscope.db.session import CompiledStatements
+from ferroscope_client.core import values
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
@@ -175,7 +175,7 @@ def installed(world: World) -> Iterator[None]:
             default(kept.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
-        put(_product.core.values, "urandom", kernel.rng("identifiers").randbytes)
+        put(values, "urandom", kernel.rng("identifiers").randbytes)
         put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))
         put(_product.leadership.Leadership, "__init__", _watched(world, _product.leadership.Leadership.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ferroscope.core.lookup import Candidates, Evidence, ended_secret
-from ferroscope.core.states import State
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

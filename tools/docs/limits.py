@@ -17,7 +17,7 @@ from ferroscope.config.options import (
     WorkerSettings,
 )
 from ferroscope.contrib.ui import session
-from ferroscope.core import discovery, json_safety, lookup, saved_search, values
+from ferroscope.core import discovery, lookup, saved_search
 from ferroscope.db import nodes as db_nodes
 from ferroscope.db import requests
 from ferroscope.db.leases import MOST_CANDIDATES
@@ -29,6 +29,7 @@ from ferroscope.http_server import server
 from ferroscope.periodic import notifications
 from ferroscope.remote import addresses
 from ferroscope.rules import data as rule_data
+from ferroscope_client.core import advice, json_safety, values
 
 _MIB: Final = 1024 * 1024
 # Measured: what a body of the default maximum size takes at most while it is decoded, and an idle connection.
@@ -90,7 +91,7 @@ def render() -> str:
          f"{rate_limit.FLOOD_FACTOR} times as many, and for callers with the right secret, token or key"),
         ("addresses of a machine that called", f"{db_nodes.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("unknown machines whose refused calls are kept, of a source",
-         f"{discovery.MAX_REFUSED_CALLERS_OF_SOURCE}; {discovery.MAX_REFUSED_CALLERS} of all", "",
+         f"{advice.MAX_REFUSED_CALLERS_OF_SOURCE}; {discovery.MAX_REFUSED_CALLERS} of all", "",
          "the oldest of the source with most are forgotten"),
         ("bytes of discovered machines that wait",
          f"{discovery.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),

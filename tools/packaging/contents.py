@@ -27,8 +27,8 @@ VERSION: Final = ferroscope.__version__
 SUITE: Final = "bookworm"
 PYTHON: Final = "3.11"
 PYTHONS: Final = {"bookworm": "3.11", "trixie": "3.13"}
-# Which of the packages each needs; pip would ask the Python that builds.
-_FULL: Final = {"3.11": "3.11.2", "3.13": "3.13.5"}
+# The patch release in Debian 12, on which it depends what is needed; pip would ask the Python that builds.
+_FULL: Final = {"3.11": "3.11.2"}
 # That of Debian 12: what runs with it runs with later ones, too.
 _GLIBC: Final = 36
 # The interpreter on such a system, wherever the build runs.
@@ -56,7 +56,7 @@ _OF_A_WHEEL: Final = ("WHEEL",)
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
 _IMPORTS: Final = """\
 import importlib, pkgutil, sys
-from ferroscope.cli.main import commands
+from ferroscope_client.cli.main import commands
 
 for one in commands().values():
     importlib.import_module(one.target.split(":")[0])
@@ -76,7 +76,7 @@ _LAUNCHER: Final = """\
 #!{interpreter} -B
 import sys
 
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
 
 sys.exit(main())
 """
@@ -164,7 +164,7 @@ def add_python(site: Path, python: str) -> None:
 
 def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
     """Yield the lines of a lock file that are for this version of Python."""
-    environment = {"python_version": python, "python_full_version": _FULL[python]}
+    environment = {"python_version": python, "python_full_version": _FULL.get(python, f"{python}.0")}
     for entry in (ROOT / lock).read_text().replace("\\\n", " ").splitlines():
         pin, _, rest = entry.partition(" ; ")
         marker, _, hashes = rest.partition(" --")
@@ -175,12 +175,12 @@ def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
 
 
 def install_ferroscope(site: Path) -> None:
-    """Install Ferroscope itself, without what it needs, into the directory ``site``."""
+    """Install Ferroscope and its client, without what they need, into the directory ``site``."""
     _check_python()
     with tempfile.TemporaryDirectory(prefix="ferroscope-source-") as name:
         source = Path(name) / "source"
         copy_source(source)
-        _pip(site, "--no-deps", "--no-build-isolation", source)
+        _pip(site, "--no-deps", "--no-build-isolation", source / "client", source)
     _remove(site, (*_RECORDS, _PROGRAMS, "share"))  # what is shared has another place here
 
 

@@ -111,7 +111,8 @@ def _installed(directory: Path) -> None:
         pinned = place / "pins.txt"
         pinned.write_text("\n".join(pin.partition(" --")[0] for pin in contents.pins() if "==" in pin))
         pip = (place / "venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
-        run(*pip, "-c", pinned, f"{directory / _NAME}-py3-none-any.whl[{_EXTRAS}]")
+        client = next(directory.glob("ferroscope_client-*.whl"))
+        run(*pip, "-c", pinned, client, f"{directory / _NAME}-py3-none-any.whl[{_EXTRAS}]")
         program = place / "venv/bin/ferroscope"
         said = run(program, "--version", output=True).split()[-1]
         if said != VERSION:

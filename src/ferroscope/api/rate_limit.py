@@ -18,7 +18,7 @@ from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.store import Clock
 from ferroscope.core.lookup import LookupRefusal
-from ferroscope.core.values import limit_key, many
+from ferroscope_client.core.values import limit_key, many
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
 _MAX_KEYS: Final = 20_000

@@ -54,9 +54,9 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, join_routes, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
-from ferroscope.config.added import load_installed
 from ferroscope.core.virtual_media import Medium
 from ferroscope.rules.explain import RuleExplanation
+from ferroscope_client.installed import load_installed
 
 _shared = partial(make, Surface.SHARED)
 _service = partial(make, Surface.SERVICE)

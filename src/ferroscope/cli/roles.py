@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.output import Output, output_option
 from ferroscope.cli.service import config_option, database_option, exit_with, read, settings_of, show_findings
-from ferroscope.cli.text import is_terminal
 from ferroscope.config.load import ConfigurationError, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
+from ferroscope_client.cli.output import Output, output_option
+from ferroscope_client.cli.text import is_terminal
+from ferroscope_client.errors import Exit
 
 if TYPE_CHECKING:
-    from ferroscope.core.finding import Finding
+    from ferroscope_client.core.finding import Finding
 
 processes_option = click.option(
     "--processes",
@@ -123,9 +123,9 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
 
 
 def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
-    from ferroscope.core.finding import Finding
     from ferroscope.doctor.database import examine
     from ferroscope.doctor.host import readable_files
+    from ferroscope_client.core.finding import Finding
 
     try:
         settings = read(files, database)
@@ -141,7 +141,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
 
 def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
     """Return a finding for each unknown option."""
-    from ferroscope.core.finding import Finding
+    from ferroscope_client.core.finding import Finding
 
     return [
         Finding("unknown-option", "note", option.summary, option.advice)

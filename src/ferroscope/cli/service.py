@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import click
 import msgspec
 
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Output, table
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import Settings
-from ferroscope.core.text_files import NotTextError, text_of
-from ferroscope.core.values import many
+from ferroscope_client.cli.output import Output, table
+from ferroscope_client.core.text_files import NotTextError, text_of
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
     from ferroscope.config.errors import StartError
-    from ferroscope.core.finding import Finding
+    from ferroscope_client.core.finding import Finding
 
 # Options and settings
 
@@ -126,7 +126,7 @@ def exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
         raise not_started(exc) from exc
 
 
-def not_started(exc: StartError) -> click.ClickException:
+def not_started(exc: StartError) -> Exception:
     """Return the command's message and its exit code."""
     from ferroscope.config.errors import OptionRefusedError
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import click
 
 from ferroscope.api.auth.identity import ROLES
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Group, Output, list_output_option, output_option, table
 from ferroscope.cli.service import config_option, settings_of
 from ferroscope.cli.user_file import (
     ask_password,
@@ -22,7 +20,9 @@ from ferroscope.cli.user_file import (
     refuse_foreign,
     roles_in,
 )
-from ferroscope.core.values import many
+from ferroscope_client.cli.output import Group, Output, list_output_option, output_option, table
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Exit, Failure
 
 file_option = click.option(
     "--file",

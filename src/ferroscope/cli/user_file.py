@@ -18,10 +18,10 @@ from typing import Final
 
 import click
 
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.text import is_terminal
 from ferroscope.config import foreign
-from ferroscope.core.text_files import NotTextError, text_of
+from ferroscope_client.cli.text import is_terminal
+from ferroscope_client.core.text_files import NotTextError, text_of
+from ferroscope_client.errors import Exit, Failure
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _NAME_RULE: Final = "1 to 64 letters, digits, '.', '_', '@' or '-', not starting with a sign"

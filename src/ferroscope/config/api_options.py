@@ -9,7 +9,7 @@ import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Opt
-from ferroscope.core.values import is_loopback as is_loopback
+from ferroscope_client.core.values import is_loopback as is_loopback
 
 # Servers listen on these addresses, but no client can connect to them.
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # they are replaced

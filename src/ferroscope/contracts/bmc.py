@@ -34,8 +34,8 @@ import msgspec
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image, MediaDevice, Medium
+from ferroscope_client.core.reasons import Reason
 
 
 class Problem(str):

@@ -12,9 +12,9 @@ import msgspec
 
 from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.delivery import Lane
 from ferroscope.core.model import LeaseProof
-from ferroscope.core.node import STORED, Document
+from ferroscope_client.core.node import STORED, Document
+from ferroscope_client.core.obstacles import Lane
 
 
 class Ended(msgspec.Struct, frozen=True):

@@ -11,23 +11,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core import ironic_nodes, json_safety
+from ferroscope.core import ironic_nodes
 from ferroscope.core.model import Document, Inspection, Node, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import (
-    ACTIVE,
-    BEGINS,
-    BEGUN_IN,
-    COMMANDS,
-    INSPECTABLE,
-    RESTING,
-    TRANSITIONS,
-    Event,
-    Provision,
-    State,
-    Transition,
-)
-from ferroscope.core.values import many
+from ferroscope.core.states import BEGINS, BEGUN_IN, COMMANDS, TRANSITIONS, Event, Transition
+from ferroscope_client.core.json_safety import JsonTypeError, decode_own, ready
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, INSPECTABLE, RESTING, Provision, State
+from ferroscope_client.core.values import many
 
 # The state machine on the table in ``states``: a state accepts an event, or rejects it.
 #
@@ -204,8 +195,8 @@ class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
 def losses_of(request: Request) -> tuple[Loss, ...]:
     """Return the losses that are noted in the request; another form, of another release, is ignored."""
     try:
-        return json_safety.decode_own(request.lost, tuple[Loss, ...]) if request.lost else ()
-    except json_safety.JsonTypeError:
+        return decode_own(request.lost, tuple[Loss, ...]) if request.lost else ()
+    except JsonTypeError:
         return ()
 
 
@@ -237,18 +228,11 @@ def count_attempts(request: Request) -> int:
     return request.attempt - sum(loss.cause is not Cause.DIED for loss in losses_of(request))
 
 
-json_safety.ready(tuple[Loss, ...])
+ready(tuple[Loss, ...])
 
 
 # Which lane of a worker carries out a request, and with which priority. Computing and waiting for BMCs never share a
 # thread: a callback must not wait behind a slow BMC.
-
-
-class Lane(StrEnum):
-    """``compute`` has as many threads as there are processors, ``bmc`` many that wait for BMCs."""
-
-    COMPUTE = "compute"
-    BMC = "bmc"
 
 
 _COMPUTE: Final = frozenset({Event.CONTINUE, Event.REAPPLY})

@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 
 from ferroscope.core.lookup import Evidence, LookupRefusal, list_first
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import many, utc_text
+from ferroscope_client.core.advice import MAX_REFUSED_CALLERS_OF_SOURCE
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import many, utc_text
 
 # Discoveries are counted per minute of the database's clock.
 PERIOD_SECONDS: Final = 60.0
@@ -31,13 +32,10 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 # Refused callers: operators must see calls of machines that belong to no node.
 
 MAX_REFUSED_CALLERS: Final = 200
-MAX_REFUSED_CALLERS_OF_SOURCE: Final = 40
 MAX_MACS_OF_REFUSED_CALLER: Final = 16
 REFUSED_CALLER_SECONDS: Final = 7 * 86_400.0
 # A call is not recorded if the machine's previous call is more recent than this.
 REPEATED_CALL_SECONDS: Final = 60.0
-# Discovered machines that are counted beside them, the newest first.
-MAX_COUNTED_DISCOVERIES: Final = 100
 
 
 class RefusedCaller(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,13 +71,6 @@ def select_surplus(
         max(kept.values(), key=lambda of_source: (len(of_source), -of_source[-1].called_at)).pop()
     remaining = {(caller.source, caller.machine) for of_source in kept.values() for caller in of_source}
     return [caller for caller in callers if (caller.source, caller.machine) not in remaining]
-
-
-def count_callers(refused: int, discovered: int = 0) -> str:
-    """Return how many unknown machines called, "" if none did; records of more than a source's limit are forgotten."""
-    is_cut = refused >= MAX_REFUSED_CALLERS_OF_SOURCE or discovered >= MAX_COUNTED_DISCOVERIES
-    number = refused + discovered
-    return f"{'at least ' if is_cut else ''}{many(number, 'unknown machine')}" if number else ""
 
 
 def describe_caller(caller: RefusedCaller) -> str:

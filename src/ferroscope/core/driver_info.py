@@ -8,7 +8,6 @@ rejects the field as "not a string", instead of sending ciphertext to a BMC as a
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -16,35 +15,25 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.core import mac_addresses, values
-from ferroscope.core.host_spelling import MAX_HOST_LENGTH, canonical_host, parse_address
-from ferroscope.core.node import Document, Node
-from ferroscope.core.values import is_secret
+from ferroscope_client.core import values
+from ferroscope_client.core.bmc_place import hosts, is_address, is_place
+from ferroscope_client.core.host_spelling import canonical_host
+from ferroscope_client.core.node import Document, Node
+from ferroscope_client.core.passwords import REFERENCE, is_reference
+from ferroscope_client.core.values import is_secret
 
 # The position of a value: the document's field and the keys that lead to the value.
 Path = tuple[str, ...]
 
 # The only key of an encrypted value. It is a secret's name, so releases without encryption mask the value too.
 ENCRYPTED: Final = "encrypted_secret"
-REFERENCE: Final = "secret://"
 # Stands for a secret that the API does not decrypt, while a driver validates ``driver_info``: a valid password and key.
 STAND_IN: Final = "00000000"
-
-# The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.
-_PLACE: Final = re.compile(
-    r"_(?:address|port|host|url|verify_ca|auth_type|protocol_version|root_prefix|tls_minimum_version|tls_ciphers"
-    r"|cipher_suite|bridging|(?:transit|target|local)_\w{1,32}|(?:transit|target)_channel)\Z"
-)
 
 
 def is_encrypted(value: Any) -> bool:
     """Whether this is the stored form of an encrypted value."""
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get(ENCRYPTED), str)
-
-
-def is_reference(value: Any) -> bool:
-    """Whether the value names a secret that is stored elsewhere."""
-    return isinstance(value, str) and value.startswith(REFERENCE)
 
 
 def holds_concealed(value: Any) -> bool:
@@ -54,11 +43,6 @@ def holds_concealed(value: Any) -> bool:
     if isinstance(value, dict):
         return is_encrypted(value) or any(map(holds_concealed, value.values()))
     return isinstance(value, list) and any(map(holds_concealed, value))
-
-
-def is_place(name: str) -> bool:
-    """Whether the field defines the BMC's location or its identity check."""
-    return _PLACE.search(name) is not None
 
 
 def is_concealed(key: str, value: Any) -> bool:
@@ -196,55 +180,13 @@ def _plain(value: object) -> str:
 #
 # An api process uses only these; a worker also resolves host names.
 
-# Addresses on the bus behind a BMC, such as 0x82, are not hosts. Neither is a MAC address, which other tools may store.
-_NOT_HOSTS: Final = re.compile(r"_(?:transit|target|local)_address\Z")
-
-
-def address_hosts(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield field and host of every ``*_address`` that should name a host."""
-    for key, value in info.items():
-        if not key.endswith("_address") or _NOT_HOSTS.search(key) or isinstance(value, bool):
-            continue
-        text = str(value).strip() if isinstance(value, str | int) else ""  # YAML reads digits as a number
-        host = None if mac_addresses.normalized_mac(text) else _host(text)
-        if host and len(host) <= MAX_HOST_LENGTH:
-            yield key, host
-
-
-def bmc_hosts(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield field and host of every ``*_address``, except that of a BMC that is bridged through another one."""
-    for key, host in address_hosts(info):
-        if key != "ipmi_address" or info.get("ipmi_bridging") not in ("single", "dual"):
-            yield key, host
-
 
 def literal_addresses(info: Document) -> frozenset[str]:
     """Return the addresses as stored, without DNS lookups; a host name in its canonical spelling."""
     host_addresses = (
-        values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in bmc_hosts(info)
+        values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in hosts(info)
     )
     return frozenset(filter(None, host_addresses))
-
-
-def is_address(host: str) -> bool:
-    """Whether the host is an IP address, not a name."""
-    return parse_address(host) is not None
-
-
-def bracketed_address(address: str) -> str:
-    """Return the address as a URL has it: an IPv6 address in brackets."""
-    return f"[{address}]" if ":" in address and parse_address(address) is not None else address
-
-
-def _host(value: str) -> str | None:
-    if is_address(value.strip("[]")):
-        return value.strip("[]")
-    try:
-        parts = urlsplit(value if "//" in value else f"//{value}")
-        has_port = parts.port != 0  # an invalid one raises
-    except ValueError:
-        return None
-    return parts.hostname if has_port else None
 
 
 # The BMC of a request, which handles one command at a time, and its network.

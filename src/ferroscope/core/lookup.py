@@ -21,9 +21,10 @@ from typing import Final, Literal
 import msgspec
 
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import AWAITED, State
-from ferroscope.core.values import MASK
+from ferroscope.core.states import AWAITED
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import MASK
 
 DISCOVERY: Final = "discovery"
 """The key in a discovered node's internal data for the call by which it was discovered."""

@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 import msgspec
 from sqlalchemy import bindparam, delete, func, select
 
-from ferroscope.core import json_safety
 from ferroscope.db import schema
 from ferroscope.db.mapping import upsert
 from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
 
 T = TypeVar("T")
 

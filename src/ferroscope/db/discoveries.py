@@ -11,11 +11,11 @@ from sqlalchemy.exc import IntegrityError
 
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.discovery import RefusedCaller, Rejection
-from ferroscope.core.states import Provision
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, padded, several, upsert
 from ferroscope.db.nodes import Addresses
 from ferroscope.db.session import Repository
+from ferroscope_client.core.states import Provision
 
 _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import bindparam, delete, select
 
-from ferroscope.core import json_safety
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.db import schema
 from ferroscope.db.mapping import upsert
 from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
 
 _n = schema.failover_nodes.c
 _OF_CLUSTER: Final = select(_n.record).where(_n.cluster == bindparam("cluster")).order_by(_n.node)

@@ -28,12 +28,12 @@ from sqlalchemy import (
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Held, Later, OldRows, Packed, Part, Query
 from ferroscope.core.model import Entry, Inspection
-from ferroscope.core.states import TERMINAL, State
-from ferroscope.core.values import new_uuid, storable
 from ferroscope.db import mapping, schema
 from ferroscope.db.executor import LARGEST_VALUE
 from ferroscope.db.mapping import Mapper, one_of, page, several, sizes, upsert
 from ferroscope.db.session import Repository
+from ferroscope_client.core.states import TERMINAL, State
+from ferroscope_client.core.values import new_uuid, storable
 
 INSPECTION = Mapper(Inspection, schema.inspections)
 

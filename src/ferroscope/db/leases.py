@@ -17,10 +17,10 @@ from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, o
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.store import Channel
 from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import db_now, upsert
 from ferroscope.db.session import Repository
+from ferroscope_client.core.values import new_uuid
 
 _l = schema.leases.c
 _NO_TOKEN: Final = ""

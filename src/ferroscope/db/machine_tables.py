@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, String, Table, false, text
 
-from ferroscope.core.node import STORED, NodeField
 from ferroscope.db.columns import LONG_BLOB, LONG_TEXT, OFTEN_UPDATED, OPTIONS, SEQUENCE, SERIAL, UUID, metadata
+from ferroscope_client.core.node import STORED, NodeField
 
 _TYPES: dict[Any, Any] = {bool: Boolean, int: Integer, float: Double}
 

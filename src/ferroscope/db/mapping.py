@@ -40,10 +40,10 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Later, Query
-from ferroscope.core import json_safety
 from ferroscope.db import schema
 from ferroscope.db.executor import NOW
 from ferroscope.db.session import Session
+from ferroscope_client.core import json_safety
 
 # SQL that each database spells in its own way.
 

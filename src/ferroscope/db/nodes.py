@@ -16,7 +16,6 @@ from ferroscope.contracts.store import Later, Query, Usage
 from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence, SecretDelivery, ended_secret
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import AWAITED
-from ferroscope.core.values import storable
 from ferroscope.db import mapping, schema
 from ferroscope.db import secrets as node_secrets
 from ferroscope.db.errors import conflict
@@ -24,6 +23,7 @@ from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.mapping import Mapper, narrowed, one_of, padded, page, several, size_of, sizes, upsert
 from ferroscope.db.ports import Macs
 from ferroscope.db.session import Answer, PendingAnswer, Repository
+from ferroscope_client.core.values import storable
 
 NODE = Mapper(Node, schema.nodes)
 

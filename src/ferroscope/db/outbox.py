@@ -23,10 +23,10 @@ from ferroscope.core.notification import (
     shorten_change,
     view_of,
 )
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add
 from ferroscope.db.session import Repository
+from ferroscope_client.core.values import new_uuid
 
 _EVENT: Final = Mapper(OutboxEvent, schema.outbox)
 _NEW: Final = ("target", "event", "type", "node", "data", "at", "state", "attempts")

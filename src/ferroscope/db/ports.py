@@ -13,11 +13,11 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Channel, Later, Query
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.model import Port
-from ferroscope.core.states import MAY_BOOT
 from ferroscope.db import mapping, schema
 from ferroscope.db.errors import conflict
 from ferroscope.db.mapping import Mapper, one_of, page, page_later, several, sizes
 from ferroscope.db.session import Answer, PendingAnswer, Repository
+from ferroscope_client.core.states import MAY_BOOT
 
 _BATCH_SIZE: Final = 5000
 # If a transaction changes more MACs than this, its messages do not list them.

@@ -31,16 +31,17 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import OutcomeUnknownError
 from ferroscope.contracts.store import MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
-from ferroscope.core.delivery import OVERTAKING, Cause, Lane, Loss
+from ferroscope.core.delivery import OVERTAKING, Cause, Loss
 from ferroscope.core.losses import loss_of, may_release, with_loss
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import db_now
 from ferroscope.db.requests import REQUEST
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.values import new_uuid
 
 T = TypeVar("T")
 Work = Callable[[Transaction, Claim], T]

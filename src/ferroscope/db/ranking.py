@@ -13,11 +13,11 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.store import HARDWARE
-from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
 from ferroscope.db.search import build_statements
 from ferroscope.db.session import Repository
 from ferroscope.hardware import expressions
+from ferroscope_client.core.values import natural
 
 _n = schema.nodes.c
 

@@ -11,13 +11,13 @@ from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, or_, sel
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import json_safety
 from ferroscope.core.model import Chassis, Portgroup
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import schema
 from ferroscope.db.errors import conflict
 from ferroscope.db.mapping import Mapper, page, sizes
 from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
 
 R = TypeVar("R", Chassis, Portgroup)
 

@@ -21,10 +21,10 @@ from ferroscope.core.driver_info import (
     replace_values,
 )
 from ferroscope.core.model import Node
-from ferroscope.core.node import STORED, Document
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import DecryptionError, KeyRing, key_id
+from ferroscope_client.core.node import STORED, Document
 
 Report = Callable[[str], None]
 Advance = Callable[[int], None]

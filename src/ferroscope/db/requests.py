@@ -16,13 +16,14 @@ from sqlalchemy import Double, bindparam, delete, func, insert, literal, select,
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.store import REQUESTS_OF, Audited, Later, Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.delivery import ENDING, Lane, lane_of, priority_of
+from ferroscope.core.delivery import ENDING, lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.states import Event
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, db_now
 from ferroscope.db.session import Answer, Repository
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.values import new_uuid
 
 REQUEST = Mapper(Request, schema.requests)
 

@@ -13,12 +13,12 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Later, Query
-from ferroscope.core import json_safety
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add, page, sizes
 from ferroscope.db.session import Repository
-from ferroscope.hardware.expectations import Expectation
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.expectation import Expectation
 
 _RULE = Mapper(Rule, schema.rules)
 

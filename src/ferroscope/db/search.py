@@ -29,14 +29,15 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.store import SearchMatch, SharedMac
-from ferroscope.core import json_safety
-from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema, trigrams
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.session import Repository, Session
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
-from ferroscope.hardware.search_index import KINDS, LABEL, MAX_TEXT, IndexRow
+from ferroscope.hardware.search_index import MAX_TEXT, IndexRow
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.mac_addresses import PLACEHOLDER_MACS
+from ferroscope_client.hardware.search_fields import KINDS, LABEL
 
 # A search query as an SQL condition on a row of ``nodes``; ``hardware.expressions`` defines its meaning.
 #

@@ -12,10 +12,10 @@ from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.driver_info import ENCRYPTED, Path, is_plain, replace_values
 from ferroscope.core.model import Node
-from ferroscope.core.node import STORED, Document
 from ferroscope.db import schema
 from ferroscope.db.mapping import upsert
 from ferroscope.db.session import Repository, Session
+from ferroscope_client.core.node import STORED, Document
 
 FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
 _k = schema.secret_keys.c

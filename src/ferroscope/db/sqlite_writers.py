@@ -29,11 +29,11 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
-from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.errors import classify, is_elsewhere
 from ferroscope.db.executor import execute, rollback
 from ferroscope.db.sqlite import BEGIN, is_open, waiting
+from ferroscope_client.core.database_fault import DatabaseFault
 
 W = TypeVar("W")
 R = TypeVar("R")

@@ -10,16 +10,17 @@ import msgspec
 from sqlalchemy import Double, bindparam, case, func, select
 
 from ferroscope.contracts.store import Ended
-from ferroscope.core import json_safety
 from ferroscope.core.counts import Backlog, Census, FleetCounts, HardwareCondition, Population, group_failures
 from ferroscope.core.model import Inspection
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.mapping import Whole
 from ferroscope.db.search import windows
 from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.states import Provision, State
 
 _nodes, _r = schema.nodes.c, schema.requests.c
 _BACKLOG = (

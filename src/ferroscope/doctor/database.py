@@ -16,17 +16,12 @@ from typing import Final
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
-from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError, StoreUnavailableError
 from ferroscope.core import finding
-from ferroscope.core.database_fault import DATABASE_CODES, DatabaseFailure
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
 from ferroscope.core.problems import Facts, list_problems
-from ferroscope.core.values import many
 from ferroscope.db import Store, Transaction, location, migrate
 from ferroscope.db.prepare import schema_problem
 from ferroscope.db.rekey import census
@@ -38,6 +33,10 @@ from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import KeyRing
 from ferroscope.telemetry.key_check import missing_keys
 from ferroscope.telemetry.members import about
+from ferroscope_client.core.database_fault import DATABASE_CODES, DatabaseFailure
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
+from ferroscope_client.installed import PluginError, load_installed
 
 _LEASE: Final = "ferroscope/doctor"
 

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import Settings
-from ferroscope.core.finding import Finding
 from ferroscope.db.connections import GALERA
 from ferroscope.db.errors import to_unavailable_error
 from ferroscope.runtime.backend import Backend
+from ferroscope_client.core.finding import Finding
 
 # The number of connected standbys of each kind. Without the role pg_monitor, their state is hidden and unknown. The
 # last column: whether commits wait for a synchronous one.

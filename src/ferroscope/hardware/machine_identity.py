@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core.mac_addresses import local_last
 from ferroscope.core.model import Document, Node
-from ferroscope.hardware.parts import mapping, plain_words, text
+from ferroscope_client.core.mac_addresses import local_last
+from ferroscope_client.hardware.readings import mapping, plain_words, text
 
 # More would bloat each node's data. Locally administered addresses are kept last: those of virtual functions may change
 # with each boot.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.core.values import new_uuid
+from ferroscope_client.core.values import new_uuid
 
 HEADER: Final = "Openstack-Request-Id"
 # Present if the body has not been read and the application only decides whether to read it. Status 100 means yes; any

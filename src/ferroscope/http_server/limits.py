@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.core.values import limit_key, parse_ip
 from ferroscope.http_server.agreed import SOURCE
+from ferroscope_client.core.values import limit_key, parse_ip
 
 # File descriptors for everything except client connections: the database, BMCs, logs.
 _OTHER_FILES: Final = 256

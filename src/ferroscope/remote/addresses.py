@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Final
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.host_spelling import refusal_of_host
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.calls import Deadline
+from ferroscope_client.core.host_spelling import refusal_of_host
+from ferroscope_client.core.reasons import Reason
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

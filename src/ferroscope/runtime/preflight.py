@@ -8,12 +8,11 @@ from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from ferroscope.config.added import load_installed
 from ferroscope.config.errors import OptionRefusedError, SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
 from ferroscope.runtime.start_checks import Check, list_checks, refuse_problems
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.installed import PluginError, load_installed
 
 if TYPE_CHECKING:
     from ferroscope.runtime.roles import Role

@@ -24,7 +24,6 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import Channel, Clock
 from ferroscope.contracts.telemetry import Meter
-from ferroscope.core.finding import Finding
 from ferroscope.db import location
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.http_server import tls
@@ -48,6 +47,7 @@ from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, 
 from ferroscope.telemetry.key_check import KeyCheck
 from ferroscope.telemetry.metrics import Metrics, build_metrics
 from ferroscope.telemetry.tracing import build_tracer
+from ferroscope_client.core.finding import Finding
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import Singleton

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from ferroscope.bus.checks import check_bus_setup
-from ferroscope.config.added import backend
 from ferroscope.config.errors import OptionRefusedError, SetupError, StartError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
+from ferroscope.config.plugins import backend
 from ferroscope.db.prepare import check_url
 from ferroscope.http_server import tls
 from ferroscope.http_server.server import check_anonymous
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import key_ring
 from ferroscope.telemetry.tracing import check_tracing
+from ferroscope_client.installed import PluginError
 
 Check = Callable[[], object]
 

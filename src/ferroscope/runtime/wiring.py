@@ -15,22 +15,21 @@ import structlog
 
 from ferroscope.api.auth.configured import build_authentication, build_policy
 from ferroscope.api.auth.failures import guesses
-from ferroscope.config.added import backend as _selected
-from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
+from ferroscope.config.plugins import backend as _selected
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.plugins import SecretOptions
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.values import new_uuid
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 from ferroscope.storage.stores import build_archive
+from ferroscope_client.core.values import new_uuid
+from ferroscope_client.installed import PluginError, load_installed
 
 _log = structlog.get_logger(__name__)
 

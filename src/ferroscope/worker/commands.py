@@ -20,19 +20,20 @@ from ferroscope.contracts.bmc import (
 )
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import bmc_password, virtual_media
-from ferroscope.core.bmc_password import PasswordProgress, Record
+from ferroscope.core.bmc_password import Record
 from ferroscope.core.boot import disables_power_off, keeps_boot_order
 from ferroscope.core.delivery import TRIAL, Done, Drop, Fail, Outcome, Retry
-from ferroscope.core.driver_info import is_reference
-from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import MASK, is_too_short, without_secrets
 from ferroscope.core.virtual_media import MediaDevice
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import eject_leftover, ensure_power, refuse_power_off
 from ferroscope.worker.restart import is_on, observed_before_reboot, reboot_and_look, shows_no_restart
 from ferroscope.worker.start import learn_machine, resolve_addresses
+from ferroscope_client.core import passwords
+from ferroscope_client.core.host_spelling import refusal_of_url
+from ferroscope_client.core.passwords import PasswordProgress, is_reference
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import MASK, is_too_short, without_secrets
 
 T = TypeVar("T")
 
@@ -344,7 +345,7 @@ def set_password(attempt: Attempt) -> Outcome:
     if pending not in attempt.node.driver_info:
         return Drop(Reason.STALE_REQUEST, "the new password no longer exists: it was removed, or is already in use")
     change = _Change(attempt, driver, field)
-    if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
+    if why := passwords.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
     sent = attempt.has_intended(_CHANGE_INTENT) or bool(attempt.request.payload.get(PROBE))
     if sent and change.accepts(change.after):

@@ -30,18 +30,28 @@ from ferroscope.contracts import errors
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.store import EVERYTHING
 from ferroscope.core import delivery
-from ferroscope.core.delivery import Decision, Done, Drop, Fail, Lane, Outcome, Retry, Run
+from ferroscope.core.delivery import (
+    Decision,
+    Done,
+    Drop,
+    Fail,
+    Outcome,
+    Retry,
+    Run,
+)
 from ferroscope.core.losses import review_losses
 from ferroscope.core.model import Claim, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import MACHINE, WORKED_ON, Event, State, Transition
-from ferroscope.core.values import many
+from ferroscope.core.states import WORKED_ON, Event, Transition
 from ferroscope.db import Queue, Transaction
 from ferroscope.worker import results
 from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.machine import power_off_quietly, undo_start_quietly
 from ferroscope.worker.services import INTERRUPTIONS, RETRY_SECONDS, ReadsAhead, SameThread, Services, Task, outcome_of
 from ferroscope.worker.slots import Slot, Slots
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import MACHINE, State
+from ferroscope_client.core.values import many
 
 T = TypeVar("T")
 

@@ -35,13 +35,14 @@ from ferroscope.core.delivery import Next, Outcome
 from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.notification import iso
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import AWAITED, Event, State
-from ferroscope.core.values import without_secrets
+from ferroscope.core.states import AWAITED, Event
 from ferroscope.core.virtual_media import Image
 from ferroscope.db import Transaction
 from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import without_secrets
 
 # A key of the node's ``internal`` document, and one within it.
 INSERTED: Final = "inserted_ramdisk"

@@ -16,12 +16,14 @@ from ferroscope.contracts.store import Clock, Query
 from ferroscope.core import driver_info, model
 from ferroscope.core.delivery import Done, Drop, Fail, Next, Outcome, Retry, Run, advance, is_stale
 from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
-from ferroscope.core.node import STORED, merged_fields, three_way
+from ferroscope.core.node_changes import merged_fields, three_way
 from ferroscope.core.notification import EventType
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import COMMANDS, MACHINE, Event, Provision, State, Transition
+from ferroscope.core.states import COMMANDS, Event, Transition
 from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
+from ferroscope_client.core.node import STORED
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import MACHINE, Provision, State
 
 if TYPE_CHECKING:
     from ferroscope.worker.attempt import Attempt

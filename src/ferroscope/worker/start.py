@@ -24,14 +24,10 @@ from ferroscope.contracts.store import Clock
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Next, Outcome, Retry
-from ferroscope.core.driver_info import bmc_hosts, is_address
-from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Lease, LeaseProfile, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.core.values import normalized_ip, without_secrets
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
@@ -39,6 +35,10 @@ from ferroscope.remote.addresses import UnresolvedError, resolve
 from ferroscope.worker import machine, restart
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import ensure_power
+from ferroscope_client.core.bmc_place import hosts, is_address
+from ferroscope_client.core.host_spelling import canonical_host
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import normalized_ip, without_secrets
 
 LEASE: Final = "reboot-throttle"
 # Keys of the node's ``internal`` document. The first has the same name in Ironic. The second is the token that a lookup
@@ -349,7 +349,7 @@ def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
     BMC that is reached through another one has none of the other's addresses.
     """
     addresses: set[str] = set()
-    for key, host in bmc_hosts(node.driver_info):
+    for key, host in hosts(node.driver_info):
         addresses.update(_addresses(node, key, host, seconds))
     return frozenset(addresses)
 

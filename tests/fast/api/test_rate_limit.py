@@ -5,10 +5,10 @@ from __future__ import annotations
 from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import LookupRefusal
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import limit_key
 from ferroscope.http_server.limits import TrustedProxies
 from ferroscope.telemetry.log import QuietLog
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import limit_key
 from tests.support.rows import each
 
 

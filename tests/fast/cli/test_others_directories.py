@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.exits import Failure
-from ferroscope.cli.main import main
 from ferroscope.config import foreign
 from ferroscope.config.load import STATE_DIRECTORY
 from ferroscope.config.options import BootSettings
@@ -18,6 +16,8 @@ from ferroscope.contrib.boot.setup import apply
 from ferroscope.contrib.boot.setup.plan import InstallTarget
 from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.workspace import work_directory
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Failure
 from tests.fast.cli.running import NO_CREDENTIALS, run
 
 

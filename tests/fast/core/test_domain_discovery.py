@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferroscope.core.discovery import DiscoveryLimits, Rejection, discoverable, refuse_rejected, too_many
 from ferroscope.core.lookup import Evidence
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 LIMITS = DiscoveryLimits(per_minute=10, waiting=3)

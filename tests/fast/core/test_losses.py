@@ -9,8 +9,9 @@ import msgspec
 from ferroscope.core import delivery, losses
 from ferroscope.core.delivery import Cause, DeliveryPolicy, Fail, Loss, Run, decide
 from ferroscope.core.model import Member, Node, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.support.rows import each
 
 NOW, TTL = 1000.0, 6.0

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ferroscope.core.discovery import (
     MAX_REFUSED_CALLERS,
-    MAX_REFUSED_CALLERS_OF_SOURCE,
     REFUSED_CALLER_SECONDS,
     RefusedCaller,
-    count_callers,
     describe_caller,
     select_surplus,
 )
-from ferroscope.core.values import limit_key
+from ferroscope_client.core.advice import MAX_REFUSED_CALLERS_OF_SOURCE, count_callers
+from ferroscope_client.core.values import limit_key
 
 NOW = 10_000_000.0
 

@@ -11,11 +11,12 @@ from prometheus_client import CollectorRegistry
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State, Transition
+from ferroscope.core.states import Event, Transition
 from ferroscope.hardware.diff import ChangeKind
-from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry.metrics import Metrics
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.hardware.search_fields import KINDS
 from tests.support import examples
 from tests.support.stores import open_store
 

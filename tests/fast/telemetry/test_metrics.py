@@ -9,10 +9,11 @@ from prometheus_client import CollectorRegistry
 
 from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, SILENT, Moved
 from ferroscope.core.problems import Facts
-from ferroscope.core.states import TRANSITIONS, Event, State
+from ferroscope.core.states import TRANSITIONS, Event
 from ferroscope.db import Store, Transaction
 from ferroscope.telemetry.metrics import Metrics, render
 from ferroscope.telemetry.overview import LABELS, OVERVIEW, Overview
+from ferroscope_client.core.states import State
 from tests.support import examples
 from tests.support.stores import open_store
 

@@ -19,7 +19,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import Images, Unchecked
 from ferroscope.contracts.store import Query, packed
 from ferroscope.core.model import GIVEN, Claim, Entry, Inspection, Member, Node, Request
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
@@ -27,6 +27,7 @@ from ferroscope.worker.loop import Worker
 from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
+from ferroscope_client.core.states import Provision, State
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.stores import claim_from, open_queue, open_store
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.store import Take
-from ferroscope.core.delivery import Lane
 from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
+from ferroscope_client.core.obstacles import Lane
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import HOURS, PATIENCE

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.client import Api
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.contrib.boot import host_facts
 from ferroscope.contrib.boot.boot_host_checks import examine_boot
-from ferroscope.core.finding import Finding
+from ferroscope_client.cli.main import main
+from ferroscope_client.client import Client
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.errors import Exit
 
 
 def _examine(file: str, host: str) -> list[Finding]:
@@ -65,7 +65,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture
-def ready(site: Site, api: Api, monkeypatch: pytest.MonkeyPatch) -> Site:
+def ready(site: Site, api: Client, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Return a site on which everything is in place; who runs the host makes no difference."""
     monkeypatch.setattr(host_facts, "SYSTEMD", site.root / "nowhere")
     site.options["callback_url"] = f"{api.url}/v1/continue_inspection"

@@ -17,8 +17,8 @@ from ferroscope.contrib.boot import dhcp_message
 from ferroscope.contrib.boot.pxe_filter.backends.build import build_pxe_filter, rules_of
 from ferroscope.contrib.boot.pxe_filter.backends.nftables import ruleset
 from ferroscope.contrib.boot.pxe_filter_checks import examine_pxe_filter as examine
-from ferroscope.core.finding import Finding
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.finding import Finding
 from tests.support.processes import until
 from tests.support.pxe.host import BootHost
 from tests.support.pxe.lab import Lab

@@ -82,7 +82,9 @@ class Ready:
             "opens": 0.5,
             "silence": 0.7,
         } | changes
-        done = self.host.run("env", f"PYTHONPATH={ROOT}/src", sys.executable, "-c", _LOOK, stdin=json.dumps(subject))
+        done = self.host.run(
+            "env", f"PYTHONPATH={ROOT}/client/src:{ROOT}/src", sys.executable, "-c", _LOOK, stdin=json.dumps(subject)
+        )
         assert done.returncode == 0, done.stderr
         found: Found = {}
         for one in sorted(json.loads(done.stdout), key=lambda one: one["verdict"] != "wrong"):

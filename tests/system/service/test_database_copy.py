@@ -12,12 +12,13 @@ from sqlalchemy import insert, text, update
 
 from ferroscope.config.options import DatabaseSettings, SecretSettings, Settings
 from ferroscope.core.driver_info import ENCRYPTED
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.db import migrate, schema
 from ferroscope.db.copying.copy import CopyError
 from ferroscope.db.copying.tables import COPIED
 from ferroscope.db.prepare import SchemaError, ensure_schema
 from ferroscope.secrets.keys import new_key
+from ferroscope_client.core.states import State
 from tests.api.service import Service, callback_body
 from tests.support import databases, examples
 from tests.support.copies import PAIRS, connected, copy, dump, fill, killed, version

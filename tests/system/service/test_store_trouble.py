@@ -16,10 +16,10 @@ import pytest
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import Query
-from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.database_fault import DatabaseFault
 from tests.support import databases, examples
 from tests.support.processes import PATIENCE, until
 from tests.support.servers import Server

@@ -12,7 +12,7 @@ from typing import Final
 
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import ApiSettings
-from ferroscope.core.values import limit_key, parse_ip
+from ferroscope_client.core.values import limit_key, parse_ip
 
 # A password is worth more attempts to an attacker than a MAC address.
 BURST_FAILURES: Final = 20

@@ -18,7 +18,7 @@ from ferroscope.config.options import Settings
 from ferroscope.core import lookup
 from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Document, Inspection, Node
-from ferroscope.core.values import MASK, mask
+from ferroscope_client.core.values import MASK, mask
 
 _KEY: Final = "agent"
 _WITH_TOKEN: Final = (SecretDelivery.VIRTUAL_MEDIA, SecretDelivery.BOOT_SCRIPT)

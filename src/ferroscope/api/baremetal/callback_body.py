@@ -22,12 +22,12 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Mac
 from ferroscope.contracts.store import Packed, Part, packed
-from ferroscope.core import json_safety, mac_addresses, values
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
-from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
+from ferroscope_client.core import json_safety, mac_addresses, values
+from ferroscope_client.core.mac_addresses import IgnoredMacs
+from ferroscope_client.core.states import State
 
 # The longest text of an IPv6 address has 45 characters; a scope may have any length.
 _MAX_ADDRESS: Final = 64

@@ -28,9 +28,10 @@ from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.core import lookup
 from ferroscope.core.lookup import CallbackProof, CallbackVerdict
 from ferroscope.core.model import Inspection, Node, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
+from ferroscope.core.states import AWAITED, MAY_CALL, TAKES_CALLBACK, Event
 from ferroscope.db import Transaction
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, State
 
 CALLBACK_SINCE: Final = 84
 _COMPATIBLE_MINOR: Final = 1

@@ -21,12 +21,12 @@ from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.store import Query
 from ferroscope.core import discovery, driver_info, lookup
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Provision, State
-from ferroscope.core.values import limit_key, many
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
+from ferroscope_client.core.values import limit_key, many
 
 # A rejected machine is not discovered again for a month. It may boot daily until it is removed.
 REJECTION_SECONDS: Final = 30 * 86_400.0

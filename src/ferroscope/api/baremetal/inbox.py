@@ -23,17 +23,19 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import advice, lookup, mac_addresses
+from ferroscope.core import lookup
 from ferroscope.core.discovery import REFUSED_CALLER_SECONDS, describe_caller
 from ferroscope.core.driver_info import confirm_bmc, is_unconfirmed, literal_addresses
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
-from ferroscope.core.values import limit_key
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
-from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import learn
+from ferroscope.shared_places import find_shared
+from ferroscope_client.core import advice, mac_addresses
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
+from ferroscope_client.core.values import limit_key
 
 _APPROVED: Final = "approved"
 _REJECTED: Final = "rejected"

@@ -18,12 +18,12 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import driver_info, lookup
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Document, Node, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
-from ferroscope.core.values import many
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import Difference, MachineIdentity
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import many
 
 STEP: Final = "mac-elsewhere"
 _MAX_NAMED: Final = 8

@@ -31,13 +31,14 @@ from ferroscope.contracts.bmc import Bmc, ChangesPassword
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_password, driver_info
-from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.delivery import TRIAL
-from ferroscope.core.driver_info import ENCRYPTED, for_validation, is_encrypted, is_reference
+from ferroscope.core.driver_info import ENCRYPTED, for_validation, is_encrypted
 from ferroscope.core.model import Node
 from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.secrets.keys import DecryptionError
+from ferroscope_client.core import passwords
+from ferroscope_client.core.passwords import PasswordProgress, is_reference
 
 POLICY = "baremetal:node:update:driver_info"
 _REFERENCE = "ferroscope:secret:reference"
@@ -89,7 +90,7 @@ def get_password_change(context: ApiContext, call: RouteCall[NoQuery, None]) -> 
 def set_password(context: ApiContext, call: RouteCall[NoQuery, NewPassword]) -> Reply:
     """Change the password of the BMC, and of all nodes that log in to it as the same user."""
     ident, password = node_ident(call), call.body.password
-    if password is not None and not is_reference(password) and (why := bmc_password.problem(password)):
+    if password is not None and not is_reference(password) and (why := passwords.problem(password)):
         raise BadRequestError(f"Invalid password: {why}.")
 
     def work(tx: Transaction) -> list[str]:

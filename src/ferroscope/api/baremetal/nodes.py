@@ -42,11 +42,11 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import driver_info
 from ferroscope.core.driver_info import references
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
-from ferroscope.core.node import ValueSource, sourced_values, update_sources
-from ferroscope.core.states import ACTIVE, Provision
+from ferroscope.core.node_changes import ValueSource, sourced_values, update_sources
 from ferroscope.db import Transaction
+from ferroscope_client.core.json_safety import MAX_DEPTH
+from ferroscope_client.core.states import ACTIVE, Provision
 
 _ENROLL_SINCE = 11
 _CHASSIS_REMOVED_SINCE = 25

@@ -24,8 +24,9 @@ from ferroscope.core.driver_info import for_validation
 from ferroscope.core.interfaces import NO_INSPECT
 from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import ACTIVE, RESTING_VERBS, Provision, State
 
 
 class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,13 +20,13 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.mac_addresses import written_mac
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import RAMDISK
 from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.mac_addresses import written_mac
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import RAMDISK
 
 _TOKEN_SINCE: Final = 62
 # Fields of a heartbeat -> microversion in which they appeared.

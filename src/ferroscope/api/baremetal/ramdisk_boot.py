@@ -26,12 +26,13 @@ from ferroscope.api.http.served_files import ServedFile
 from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import lookup, mac_addresses
+from ferroscope.core import lookup
 from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
 from ferroscope.core.model import Entry, Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
-from ferroscope.core.values import many
 from ferroscope.db import Transaction
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.values import many
 
 _STEP: Final = "boot-script"
 # Addresses of one inspection that have an entry each in the timeline; one more entry counts the others.

@@ -30,11 +30,12 @@ from ferroscope.core.boot import since_boot
 from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import CallbackProof
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
-from ferroscope.core.values import limit_key, storable
+from ferroscope.core.states import AWAITED
 from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, MACHINE
+from ferroscope_client.core.values import limit_key, storable
 
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"

@@ -28,9 +28,9 @@ from ferroscope.api.errors import ApiError, BadRequestError, MissingError
 from ferroscope.api.http import versions
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.config.options import Settings
-from ferroscope.core.values import parse_ip
 from ferroscope.http_server.agreed import HEADER, SOURCE
 from ferroscope.http_server.limits import TrustedProxies
+from ferroscope_client.core.values import parse_ip
 
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _STANDARD_HEADER: Final = "X-Openstack-Request-Id"

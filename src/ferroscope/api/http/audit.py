@@ -21,12 +21,12 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
-from ferroscope.config.private_file import open_private
 from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import Audited, Clock
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
-from ferroscope.core.values import limit_key, many
 from ferroscope.db import Store, Transaction
+from ferroscope_client.core.private_file import open_private
+from ferroscope_client.core.values import limit_key, many
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.
 IDENTITY: Final = "ferroscope.identity"

@@ -18,9 +18,9 @@ from ferroscope.api.http.context import AccessControl, ApiContext
 from ferroscope.api.http.route import Route
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import mac_addresses, values
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
+from ferroscope_client.core import mac_addresses, values
 
 
 def admits_anybody(access: AccessControl) -> bool:

@@ -25,7 +25,6 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.database_fault import DatabaseFailure
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
 from ferroscope.db import Store, Transaction
@@ -34,6 +33,7 @@ from ferroscope.http_server.limits import TrustedProxies
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
 from ferroscope.telemetry.log import QuietLog
+from ferroscope_client.core.database_fault import DatabaseFailure
 
 R = TypeVar("R")
 

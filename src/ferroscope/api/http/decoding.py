@@ -20,9 +20,9 @@ import msgspec
 from ferroscope.api.errors import BadRequestError, BodyTooLargeError, MissingError
 from ferroscope.api.http.route import Body, Route, RouteCall
 from ferroscope.config.options import Settings
-from ferroscope.core import json_safety, mac_addresses, values
-from ferroscope.core import labels as core_labels
 from ferroscope.core.lookup import MAX_MACS
+from ferroscope_client.core import json_safety, mac_addresses, values
+from ferroscope_client.core import labels as core_labels
 
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 # A heartbeat is the only document of a ramdisk. It may have the agent's certificate.

@@ -36,12 +36,12 @@ from ferroscope.contracts import telemetry
 from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError
 from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Query, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import Span, TracedCall
-from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
 from ferroscope.core.model import Inspection
-from ferroscope.core.values import limit_key
 from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE
 from ferroscope.http_server.file_part import FilePart
+from ferroscope_client.core import values
+from ferroscope_client.core.values import limit_key
 
 # Which API a web server serves here, bare-metal or introspection, if its port does not tell; no header has this name.
 _API: Final = "FERROSCOPE_API"

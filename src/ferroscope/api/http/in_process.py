@@ -20,8 +20,8 @@ from ferroscope.api.http.dispatch import on_behalf_of
 from ferroscope.api.http.route import Body, Reply, Route, RouteCall
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.store import Audited, CallContext, Receipt
-from ferroscope.core import json_safety
 from ferroscope.core.audit import AuditEvent
+from ferroscope_client.core import json_safety
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,8 +20,8 @@ import msgspec
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.config.plugins import PluginError
-from ferroscope.core.json_safety import ready
+from ferroscope_client.core.json_safety import ready
+from ferroscope_client.installed import PluginError
 
 # A call as a handler receives it, and the reply that it returns.
 #

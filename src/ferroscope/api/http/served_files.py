@@ -22,8 +22,8 @@ import msgspec
 from ferroscope.api.errors import MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Reply
-from ferroscope.core.values import limit_key
 from ferroscope.http_server.file_part import FilePart, close
+from ferroscope_client.core.values import limit_key
 
 _RANGE: Final = re.compile(r"\s*+bytes\s*+=\s*+(\d{0,18})\s*+-\s*+(\d{0,18})\s*+", re.IGNORECASE)
 

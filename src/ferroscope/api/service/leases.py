@@ -24,8 +24,8 @@ from ferroscope.api.http.schemas import iso_exact
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProof
-from ferroscope.core.values import limit_key
 from ferroscope.db import Transaction
+from ferroscope_client.core.values import limit_key
 
 # Limits on names and durations, and the leases of the service itself.
 #

@@ -23,14 +23,14 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import UNAVAILABLE, Reason
-from ferroscope.core.values import one_line
 from ferroscope.remote import addresses
 from ferroscope.remote.addresses import (
     check_bmc,
     not_allowed,
 )
 from ferroscope.remote.calls import BmcRetries, Once, current_fence
+from ferroscope_client.core.reasons import UNAVAILABLE, Reason
+from ferroscope_client.core.values import one_line
 
 # In order of preference; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)

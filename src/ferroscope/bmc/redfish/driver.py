@@ -18,13 +18,13 @@ import msgspec
 from ferroscope.bmc import BmcLimits, DriverOptions, ca_path, redfish, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch, problem
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import bmc_place, values
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
 from ferroscope.core.virtual_media import Image, MediaDevice, Medium
 from ferroscope.remote.addresses import check_bmc
 from ferroscope.remote.calls import BmcRetries, Deadline, Once, TooLateError
+from ferroscope_client.core import bmc_place, values
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.session import Client, Clients

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.plugins import Command
+from ferroscope_client.installed import Command
 
 _COMMANDS: Final = "ferroscope.contrib.boot.pxe_command"
 

@@ -32,9 +32,9 @@ from ferroscope.contrib.boot.addresses import (
 from ferroscope.contrib.boot.dhcp_probe import Server
 from ferroscope.contrib.boot.host_facts import FactsError, interfaces, listens
 from ferroscope.core.boot import CALLBACK_PATH
-from ferroscope.core.finding import Finding
-from ferroscope.core.host_spelling import parse_address
 from ferroscope.node_boot import HOST
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.host_spelling import parse_address
 
 _TIMEOUT_SECONDS: Final = 5.0
 _REGENERATE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"

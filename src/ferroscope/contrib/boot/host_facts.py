@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import json_safety
-from ferroscope.core.host_spelling import parse_address
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.host_spelling import parse_address
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

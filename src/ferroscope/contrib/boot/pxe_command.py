@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.cli.output import Group, Output, output_option
 from ferroscope.cli.service import config_option, database_option, exit_with, not_started, read, settings_of
 from ferroscope.config import foreign
+from ferroscope_client.cli.output import Group, Output, output_option
 
 if TYPE_CHECKING:
     from ferroscope.config.options import ApiSettings

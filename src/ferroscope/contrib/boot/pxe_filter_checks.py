@@ -20,7 +20,7 @@ from ferroscope.contrib.boot.pxe_filter.backends.iptables import FAMILIES, Chain
 from ferroscope.contrib.boot.pxe_filter.backends.nftables import INFINIBAND, RELAYS, Tables, ruleset
 from ferroscope.contrib.boot.pxe_filter.checks import check
 from ferroscope.contrib.boot.pxe_filter.host_filters import stale_tables
-from ferroscope.core.finding import Finding
+from ferroscope_client.core.finding import Finding
 
 # The directory in which the shipped systemd units expect the rulesets that close the host while it boots.
 RULESETS: Final = Path("/etc/ferroscope")

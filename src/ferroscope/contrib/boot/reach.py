@@ -15,8 +15,8 @@ import msgspec
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.boot import dnsmasq
 from ferroscope.contrib.boot.addresses import Address, parse_all, proxied_networks
-from ferroscope.core.values import is_loopback
 from ferroscope.node_boot import HOST
+from ferroscope_client.core.values import is_loopback
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface

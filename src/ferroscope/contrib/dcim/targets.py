@@ -19,9 +19,9 @@ from ferroscope.api.http.schemas import one_of
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters.prometheus import TARGETS, PrometheusExporter
-from ferroscope.core.labels import Selector
 from ferroscope.db import Transaction
 from ferroscope.hardware import expressions
+from ferroscope_client.core.labels import Selector
 
 _ALL: Final = "has uuid"
 _NODES_PER_PAGE: Final = 500

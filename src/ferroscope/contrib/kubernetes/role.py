@@ -26,7 +26,6 @@ from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
 from ferroscope.core import driver_info
 from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
@@ -38,6 +37,8 @@ from ferroscope.runtime.externals import build_attached, build_drivers, close_dr
 from ferroscope.runtime.roles import RoleContext, SingletonTask
 from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.secrets.references import SecretReader
+from ferroscope_client.core import bmc_place
+from ferroscope_client.core.reasons import Reason
 
 if TYPE_CHECKING:
     from ferroscope.contrib.kubernetes.failover.client import Kubernetes
@@ -79,8 +80,8 @@ class BmcPower:
         if driver_info.is_unconfirmed(node):
             return frozenset()
         addresses: set[str] = set()
-        for _, host in driver_info.bmc_hosts(node.driver_info):
-            if driver_info.is_address(host):
+        for _, host in bmc_place.hosts(node.driver_info):
+            if bmc_place.is_address(host):
                 addresses.add(host)
                 continue
             with suppress(UnresolvedError):

@@ -25,10 +25,10 @@ from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.store import Clock
-from ferroscope.core.values import one_line
 from ferroscope.remote.calls import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
 from ferroscope.telemetry.log import QuietLog
+from ferroscope_client.core.values import one_line
 
 _log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.plugins import Command
+from ferroscope_client.installed import Command
 
 RAMDISK: Final = Command(
     "ferroscope.contrib.ramdisk.ramdisk_command:ramdisk",

@@ -18,10 +18,10 @@ from ferroscope.config.options import BootSettings, Settings, is_loopback
 from ferroscope.contrib.ramdisk import signature
 from ferroscope.contrib.ramdisk.installed import OLD_DAYS, Installed, agent_is_old, find
 from ferroscope.contrib.ramdisk.manifest import Manifest, RamdiskError
-from ferroscope.core import json_safety
 from ferroscope.core.boot import callback_url
-from ferroscope.core.finding import Finding
-from ferroscope.core.values import many
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 _TIMEOUT_SECONDS: Final = 5.0
 _MAX_BODY_BYTES: Final = 4 << 20

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core import json_safety
+from ferroscope_client.core import json_safety
 
 Kernel = Literal["generic", "cloud"]
 Arch = Literal["amd64", "arm64"]

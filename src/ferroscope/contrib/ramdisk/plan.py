@@ -11,8 +11,8 @@ import msgspec
 
 from ferroscope.contrib.ramdisk.installed import OLDEST_AGENT
 from ferroscope.contrib.ramdisk.manifest import Arch, Kernel, RamdiskError
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.values import without_secrets
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.values import without_secrets
 
 SUITE: Final = "bookworm"
 

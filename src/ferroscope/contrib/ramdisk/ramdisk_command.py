@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.service import config_option, settings_of, show_findings
 from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import AGENT, BuildPlan, names
 from ferroscope.core.boot import CONSOLES, with_consoles
+from ferroscope_client.cli.output import Group, Output, output_option, table
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings

@@ -47,8 +47,8 @@ from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, Visit
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
-from ferroscope.core.values import limit_key
 from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE
+from ferroscope_client.core.values import limit_key
 
 Outcome = HtmlPage | Redirect | FileDownload
 Handler = Callable[[Visit], Outcome]

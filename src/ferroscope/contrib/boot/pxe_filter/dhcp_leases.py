@@ -20,9 +20,9 @@ from ferroscope.contracts.store import Query
 from ferroscope.contrib.boot.addresses import AddressError, parse_all
 from ferroscope.core.boot import since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, SortedMacs, number, spell_mac
-from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope.core.model import Entry
 from ferroscope.db import Fence, Store, Transaction
+from ferroscope_client.core.mac_addresses import normalized_mac
 
 MAX_LEASE_FILE_BYTES: Final = 16 * 1024 * 1024
 # The transaction holds the row of the filter's lease, which has to be renewed; the others are noted in the next look.

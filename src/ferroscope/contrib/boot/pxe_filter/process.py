@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import structlog
 
 from ferroscope.bus.checks import check_bus
-from ferroscope.config import added
+from ferroscope.config import plugins
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.errors import StoreError, StoreUnavailableError
@@ -30,7 +30,6 @@ from ferroscope.contrib.boot.pxe_filter.host_filters import instance_lock, warn_
 from ferroscope.contrib.boot.pxe_filter.leader import RECONCILE_SECONDS, PxeFilter
 from ferroscope.contrib.boot.pxe_filter.sync import MacSync
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
-from ferroscope.core.finding import Finding
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.runtime import system
@@ -39,6 +38,7 @@ from ferroscope.runtime.member import membership_of
 from ferroscope.runtime.start_checks import list_checks, refuse_problems
 from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, SystemClock, notify, process_name
 from ferroscope.telemetry.metrics import Metrics
+from ferroscope_client.core.finding import Finding
 
 ROLE: Final = "pxe-filter"
 # Seconds between two looks at the database of an ironic-inspector, at most.
@@ -105,7 +105,7 @@ def build_macs_elsewhere(settings: PxeFilterSettings, clock: Clock, stop: StopFl
     if not settings.inspector_connection:
         return None
     period = min(settings.sync_period or MAX_PERIOD_SECONDS, MAX_PERIOD_SECONDS)
-    build = added.backend("pxe_filter.inspector_connection")
+    build = plugins.backend("pxe_filter.inspector_connection")
     macs_elsewhere: MacsElsewhere = build(settings.inspector_connection, period=period, clock=clock, stop=stop)
     return macs_elsewhere
 
@@ -150,7 +150,7 @@ class PxeFilterProcess:
         )
         try:
             if metrics is not None:
-                added.backend("metrics.port").serve_alone(settings, metrics, backend.store, self._clock)
+                plugins.backend("metrics.port").serve_alone(settings, metrics, backend.store, self._clock)
             membership = membership_of(
                 settings, backend, schema, role=ROLE, roles=(ROLE,), clock=self._clock, stop=self._stop
             )

@@ -21,12 +21,12 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config import foreign
 from ferroscope.config.options import BootSettings, Settings
 from ferroscope.contrib.boot import host_facts
 from ferroscope.contrib.boot.setup import plan
 from ferroscope.contrib.boot.setup.plan import InstallTarget
+from ferroscope_client.errors import Exit, Failure
 
 _INSTALLED: Final = "/opt/ferroscope/bin/ferroscope"
 _COMMAND_SECONDS: Final = 600.0

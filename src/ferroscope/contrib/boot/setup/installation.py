@@ -14,8 +14,6 @@ from typing import Final
 import click
 import msgspec
 
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.text import is_terminal
 from ferroscope.config.errors import StartError
 from ferroscope.config.options import Settings
 from ferroscope.contrib.boot import addresses, dhcp_probe, host_facts
@@ -27,7 +25,9 @@ from ferroscope.contrib.boot.pxe_filter.process import open_host
 from ferroscope.contrib.boot.setup import apply, outside_check, plan
 from ferroscope.contrib.boot.setup.apply import FileChange
 from ferroscope.contrib.boot.setup.plan import BootHost, InstallTarget
-from ferroscope.core.finding import Finding
+from ferroscope_client.cli.text import is_terminal
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.errors import Exit, Failure
 
 WAYS: Final = ("own", "proxy")
 _MARKS: Final = {"ok": "ok", "wrong": "WRONG", "note": "note"}

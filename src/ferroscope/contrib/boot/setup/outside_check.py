@@ -22,9 +22,9 @@ from ferroscope.contrib.boot import dhcp_message, dhcp_probe, dnsmasq, host_fact
 from ferroscope.contrib.boot.dhcp_message import DhcpReply
 from ferroscope.contrib.boot.setup import downloads
 from ferroscope.contrib.boot.setup.visitor import NIC, SetupVisitor, VisitorError
-from ferroscope.core import json_safety
-from ferroscope.core.finding import Finding
 from ferroscope.node_boot import HOST, base_url
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.finding import Finding
 
 _PATIENCE_SECONDS: Final = 4.0
 _SILENCE_SECONDS: Final = 2.0

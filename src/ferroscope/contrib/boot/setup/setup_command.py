@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.service import database_url
 from ferroscope.cli.user_file import ask_password, check_name, put_user
 from ferroscope.config.errors import SetupError
@@ -29,9 +28,11 @@ from ferroscope.contrib.boot.setup.installation import (
     ask_interface,
 )
 from ferroscope.contrib.boot.setup.setup_file import Draft, Sections, let_service_read, old_text
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.values import is_loopback
 from ferroscope.db.prepare import prepared
+from ferroscope_client.cli.main import ShownFailure
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.values import is_loopback
+from ferroscope_client.errors import Exit, Failure
 
 _LOGINS: Final = ("noauth", "http_basic", "keystone")
 # Where 'ferroscope ramdisk build' puts it.
@@ -183,7 +184,7 @@ def _database(questions: Questions) -> dict[str, str]:
             failure = Failure(summary, advice="check its address, user and password")
         if questions.is_given("database") or not questions.interactive:
             raise failure
-        failure.show()
+        ShownFailure(failure).show()
 
 
 def _api(questions: Questions, users: Path, *, dry_run: bool) -> tuple[dict[str, str], dict[str, str]]:
@@ -212,7 +213,7 @@ def _api(questions: Questions, users: Path, *, dry_run: bool) -> tuple[dict[str,
         )
         if questions.is_given("login"):
             raise failure
-        failure.show()
+        ShownFailure(failure).show()
     api = {"host": host, "auth_strategy": login}
     if login == "http_basic":
         api["http_basic_auth_user_file"] = str(users)

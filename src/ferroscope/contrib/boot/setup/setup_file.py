@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Final, Self
 
-from ferroscope.cli.exits import Exit, Failure
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.merge import MergeError, added_lines, merge_options
 from ferroscope.config.options import Settings
 from ferroscope.contrib.boot.setup.apply import keep, kept_at
-from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.runtime.system import service_group
+from ferroscope_client.core.text_files import NotTextError, text_of
+from ferroscope_client.errors import Exit, Failure
 
 Sections = dict[str, dict[str, str]]
 

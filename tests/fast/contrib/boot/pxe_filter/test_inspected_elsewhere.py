@@ -9,8 +9,8 @@ import pytest
 from ferroscope.contrib.boot.pxe_filter.sync import MacSync
 from ferroscope.core.boot_macs import SetChange, SortedMacs, number, spell_mac
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
 from ferroscope.db import Store, Transaction
+from ferroscope_client.core.states import State
 from tests.support import examples
 from tests.support.stores import open_store
 

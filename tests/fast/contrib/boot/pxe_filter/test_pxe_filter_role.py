@@ -22,8 +22,8 @@ from ferroscope.contrib.boot.pxe_filter.leader import PxeFilter
 from ferroscope.contrib.boot.pxe_filter.sync import MacSync
 from ferroscope.core.boot_macs import DHCP_STEP, FilterRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
-from ferroscope.core.states import Provision, State
 from ferroscope.leadership import Election, Leadership
+from ferroscope_client.core.states import Provision, State
 from tests.support import examples
 from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.rows import each

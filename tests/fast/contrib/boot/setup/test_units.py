@@ -8,11 +8,11 @@ from unittest import mock
 
 import pytest
 
-from ferroscope.cli.exits import Failure
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contrib.boot import host_facts
 from ferroscope.contrib.boot.setup import apply, plan
 from ferroscope.contrib.boot.setup.installation import Questions, ask_boot_host
+from ferroscope_client.errors import Failure
 
 
 def test_units_that_are_nowhere_are_missed_before_anything_is_installed(

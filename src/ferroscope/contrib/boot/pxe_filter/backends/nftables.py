@@ -27,8 +27,8 @@ from ferroscope.contrib.boot.pxe_filter.backends.base import (
     HostCommand,
     TimedOpening,
 )
-from ferroscope.core import json_safety
 from ferroscope.core.boot_macs import SetChange
+from ferroscope_client.core import json_safety
 
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"
