@@ -1,7 +1,5 @@
 """The machine of an inspection: its ramdisk in virtual media, its power, and what its BMC reports of its hardware.
 
-Restarts are in ``restart``.
-
 Inserted virtual media is recorded on the node, so that the request that ends the inspection (finish, abort, time-out, a
 failed start) ejects exactly that. A failure to eject never fails an inspection.
 """
