@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.config.options import BootSettings, Settings
 from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
 from ferroscope.contracts.store import Query
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.boot import (
     CONSOLES,
     FROM_NETWORK,
@@ -28,7 +28,7 @@ from ferroscope.core.boot import (
     overrides_callback,
     with_consoles,
 )
-from ferroscope.core.callback_secret import Delivery
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
 
@@ -55,7 +55,7 @@ def machine_script(secret: str | None) -> str:
     """Return the script that the api serves for one machine; None: no inspection waits for it."""
     if not secret:
         return "#!ipxe\n# No inspection waits for this machine.\n"
-    return f"#!ipxe\nset token {callback_secret.agent_token(secret)}\nset secret {secret}\n"
+    return f"#!ipxe\nset token {lookup.agent_token(secret)}\nset secret {secret}\n"
 
 
 def boot_script(settings: Settings, node: Node, secret: str | None) -> str | None:
@@ -64,9 +64,9 @@ def boot_script(settings: Settings, node: Node, secret: str | None) -> str | Non
     if ramdisk_files is None:
         return None
     inspector = settings.inspector
-    url = callback_secret.in_url(ramdisk_files.callback, secret) if secret else ramdisk_files.callback
+    url = lookup.add_secret_to_url(ramdisk_files.callback, secret) if secret else ramdisk_files.callback
     extra = with_consoles(" ".join([inspector.extra_kernel_params, *settings.boot.kernel_options]), CONSOLES_VARIABLE)
-    token = callback_secret.agent_token(secret) if secret else ""
+    token = lookup.agent_token(secret) if secret else ""
     parameters = kernel_params(url, extra=extra, collect_lldp=inspector.collect_lldp, agent_token=token)
     return "\n".join(
         [
@@ -162,7 +162,7 @@ def iso(settings: Settings, node: Node) -> str:
     return f"{settings.callback_base.rstrip('/')}/v1/media/{PurePosixPath(configured).name}"
 
 
-def delivery(settings: Settings, node: Node, driver: Bmc | None) -> Delivery | None:
+def delivery(settings: Settings, node: Node, driver: Bmc | None) -> SecretDelivery | None:
     """Return how the machine of a requested inspection will get its secret; None if the inspection needs none."""
     if settings.inspector.callback_secret == "off":  # noqa: S105  # a mode, not a password
         return None
@@ -171,11 +171,11 @@ def delivery(settings: Settings, node: Node, driver: Bmc | None) -> Delivery | N
     except BootError:  # the worker reports it
         return None
     if booted is Boot.VIRTUAL_MEDIA:
-        return Delivery.PLANNED if carries_secret(settings) else Delivery.NONE
+        return SecretDelivery.PLANNED if carries_secret(settings) else SecretDelivery.NONE
     if booted in FROM_NETWORK:
         extra = " ".join([settings.inspector.extra_kernel_params, *settings.boot.kernel_options])
         scripted = settings.boot.machine_script_url and not overrides_callback(extra)
-        return Delivery.BOOT_SCRIPT if scripted else Delivery.NONE
+        return SecretDelivery.BOOT_SCRIPT if scripted else SecretDelivery.NONE
     return None
 
 

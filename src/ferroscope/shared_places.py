@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.lookup import DISCOVERY
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
@@ -25,7 +25,7 @@ def find_shared(
     and nodes that share their BMC.
     """
     places_of = bmc_place.places if claims else bmc_place.exclusive_places
-    written = bmc_access.literal_addresses(node.driver_info)
+    written = driver_info.literal_addresses(node.driver_info)
     sharers = [
         sharer
         for sharer in tx.addresses.owners(sorted(written.union(resolved)))
@@ -43,4 +43,4 @@ def find_shared(
 
 def _is_claim(node: Node) -> bool:
     """Whether only the machine itself reported its BMC's address. An address from a scan was seen by an operator."""
-    return bmc_access.is_unconfirmed(node) and bool(node.internal.get(DISCOVERY))
+    return driver_info.is_unconfirmed(node) and bool(node.internal.get(DISCOVERY))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.contracts.telemetry import Moved
-from ferroscope.core import callback_secret, ironic_nodes
+from ferroscope.core import ironic_nodes, lookup
 from ferroscope.core.delivery import (
     Fail,
     IllegalEventError,
@@ -21,7 +21,7 @@ from ferroscope.core.delivery import (
     check_inspectable,
     take,
 )
-from ferroscope.core.lanes import bmc_of
+from ferroscope.core.driver_info import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.core.notification import EventType
 from ferroscope.core.states import COMMANDS, SHOWS_FAILED_COMMAND, Event, Transition
@@ -342,7 +342,7 @@ def _save_inspection(
     if target in TERMINAL:
         changes["finished_at"] = tx.now
         if inspection.secret is not None:
-            changes["secret"] = callback_secret.ended_secret(inspection.secret)
+            changes["secret"] = lookup.ended_secret(inspection.secret)
     if queued is not None:
         changes["queued"] = queued
     changes["reason"] = str(failure.reason) if failure else None

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import httptools
 import msgspec
 
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope_sim.outcomes import Delivery, Effect, OutcomeTally
 
 # Parsing of HTTP/1.1 responses: bytes in, a response out.
@@ -232,7 +232,7 @@ class RamdiskRun:
             if answer is not None and answer.status == 200:
                 secret = _SET_SECRET.search(answer.body)
                 if secret is not None:
-                    self._urls = [callback_secret.in_url(url, secret[1].decode()) for url in self._urls]
+                    self._urls = [lookup.add_secret_to_url(url, secret[1].decode()) for url in self._urls]
                 return True
             if self._stopped:
                 break

@@ -8,7 +8,7 @@ from typing import Any
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import BootSettings, DriverSettings, InspectorSettings, LogSettings
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import Image
@@ -80,7 +80,7 @@ class Site:
     def secret(self) -> str:
         """The secret as the machine gets it, "" if it gets none."""
         if self.way == "virtual media":
-            key = callback_secret.disk_key(str(self.inspection.secret))
+            key = lookup.disk_key(str(self.inspection.secret))
             disk = self.service.bare_metal.get(f"/v1/ramdisk_parameters/{self.node}/{key}/disk.img")
             assert disk.status_code == 200
             found = re.search(rb"continue_inspection\?secret=(\S+)", disk.content)

@@ -10,7 +10,6 @@ import pytest
 
 from ferroscope.api.baremetal import discovery
 from ferroscope.config.options import DiscoverySettings
-from ferroscope.core import lookup
 from ferroscope.core.boot import POWER_ON
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Entry
@@ -258,7 +257,7 @@ def test_one_source_cannot_use_up_the_inbox_and_is_rejected_as_a_whole(limited: 
 def test_one_source_cannot_fill_the_database_with_few_machines(
     limited: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup, "MEAN_WAITING_BYTES", 100_000)
+    monkeypatch.setattr("ferroscope.core.discovery.MEAN_WAITING_BYTES", 100_000)
 
     def send(source: str, mac: str) -> Any:
         large = base64.b64encode(random.randbytes(200_000)).decode()

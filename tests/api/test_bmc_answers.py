@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.api.auth.identity import local
-from ferroscope.core.bmc_texts import error_without_answer
+from ferroscope.api.baremetal.bmc_texts import error_without_answer
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Inspection, Node
 from ferroscope.db import Transaction

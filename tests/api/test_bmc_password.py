@@ -18,7 +18,7 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.config.options import SecretSettings
 from ferroscope.core.bmc_password import RECORD, Record
-from ferroscope.core.secrets import is_encrypted
+from ferroscope.core.driver_info import is_encrypted
 from ferroscope.core.states import Event
 from ferroscope.secrets.keys import new_key
 from ferroscope_client.core.passwords import PasswordProgress as State

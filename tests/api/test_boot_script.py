@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.config.options import BootSettings
 from ferroscope.contracts.store import Query
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.model import Severity
 from tests.api.booted import API, ATTACKER, MACHINE, SCRIPT, Site
 from tests.api.service import Service, callback_body
@@ -55,7 +55,7 @@ def test_who_has_read_the_secret_can_report_for_that_inspection_and_that_is_all_
     client.put(f"/v1/nodes/{other}/states/provision", {"target": "inspect"})
     served.power_on()
     secret, node = served.fetched(ATTACKER), served.node
-    beat = {"callback_url": "https://198.51.100.66:9999", "agent_token": callback_secret.agent_token(secret)}
+    beat = {"callback_url": "https://198.51.100.66:9999", "agent_token": lookup.agent_token(secret)}
     assert client.post(f"/v1/heartbeat/{other}", beat).status_code == 404
     body = callback_body(others_mac, serial="POISONED")
     named = served.service.client("1.84").post(f"/v1/continue_inspection?node_uuid={other}&secret={secret}", body)
@@ -71,7 +71,7 @@ def test_who_has_read_the_secret_can_report_for_that_inspection_and_that_is_all_
     served.power_on()
     assert served.call(secret, source=ATTACKER).status_code == 404
     assert client.post(f"/v1/heartbeat/{node}", beat).status_code == 404
-    key = callback_secret.disk_key(secret)
+    key = lookup.disk_key(secret)
     assert client.get(f"/v1/ramdisk_parameters/{node}/{key}/disk.img").status_code == 404
 
 

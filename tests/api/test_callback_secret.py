@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.states import Event
 from tests.api.booted import ATTACKER, MACHINE, Site
 from tests.api.service import callback_body, caller
@@ -155,14 +155,14 @@ def test_off_means_no_secret_at_all(site: Callable[..., Site], way: str) -> None
 def test_the_disk_is_served_for_its_key_only_and_until_the_end(site: Callable[..., Site]) -> None:
     served = site("virtual media")
     served.power_on()
-    bare_metal, key = served.service.bare_metal, callback_secret.disk_key(str(served.inspection.secret))
+    bare_metal, key = served.service.bare_metal, lookup.disk_key(str(served.inspection.secret))
     for wrong in ("0" * 32, key[:-1], key.upper(), str(served.inspection.secret)):
         assert bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{wrong}/disk.img").status_code == 404
     plain = bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/disk.img")
     assert plain.status_code == 200
     assert b"secret" not in plain.content
     disk = bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{key}/disk.img")
-    assert f"ipa-agent-token={callback_secret.agent_token(served.secret)}".encode() in disk.content
+    assert f"ipa-agent-token={lookup.agent_token(served.secret)}".encode() in disk.content
     served.service.fail(served.node)
     assert bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{key}/disk.img").status_code == 404
 
@@ -171,7 +171,7 @@ def test_the_disk_is_served_for_its_key_only_and_until_the_end(site: Callable[..
 def test_the_agent_gets_its_token_with_the_secret_and_no_lookup_tells_it(site: Callable[..., Site], way: str) -> None:
     served = site(way)
     served.power_on()
-    client, token = served.service.bare_metal, callback_secret.agent_token(served.secret)
+    client, token = served.service.bare_metal, lookup.agent_token(served.secret)
     if way == "boot script":
         script = client.get(f"/v1/boot.ipxe?mac={served.mac}", remote_addr=MACHINE).text
         assert re.findall(r"^set token (\S+)$", script, re.MULTILINE) == [token]
@@ -207,7 +207,7 @@ def test_a_token_that_an_older_release_issued_beside_the_boot_script_stays_valid
     record = {"inspection": served.inspection.uuid, "token_sha256": hashlib.sha256(b"issued").hexdigest()}
     served.service.alter(served.node, internal={"agent": record})
     beat = {"callback_url": "https://192.0.2.9:9999"}
-    for token, status in (("issued", 202), (callback_secret.agent_token(served.secret), 202), ("other", 404)):
+    for token, status in (("issued", 202), (lookup.agent_token(served.secret), 202), ("other", 404)):
         answer = served.service.bare_metal.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token})
         assert answer.status_code == status, token
 
@@ -216,7 +216,7 @@ def test_no_answer_and_no_log_line_contains_a_secret(tmp_path: Path, capfd: pyte
     served = Site(tmp_path, "virtual media")
     served.power_on()
     secret = served.secret
-    key, token = callback_secret.disk_key(secret), callback_secret.agent_token(secret)
+    key, token = lookup.disk_key(secret), lookup.agent_token(secret)
     served.call("wrong", source=ATTACKER)
     served.call(secret, source=MACHINE)
     client, node = served.service.bare_metal, served.node

@@ -17,8 +17,8 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.options import SecretSettings, Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import SecretKeyError
+from ferroscope.core.driver_info import count_plain, encrypted_values
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import count_plain, encrypted_values
 from ferroscope.core.states import Event
 from ferroscope.db.rekey import Rekeyed, census, rekey
 from ferroscope.doctor.database import secret_findings

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ferroscope.config.options import DiscoverySettings
-from ferroscope.core.lookup import REPEATED_CALL_SECONDS
+from ferroscope.core.discovery import REPEATED_CALL_SECONDS
 from ferroscope.db import Transaction
 from ferroscope_client.core.reasons import Reason
 from tests.api.commands import Commands

@@ -8,9 +8,9 @@ import msgspec
 
 from ferroscope import node_boot
 from ferroscope.config.options import BootSettings, InspectorSettings, Settings
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.boot import Boot
-from ferroscope.core.callback_secret import Delivery
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Node
 from tests.support.rows import each
 
@@ -78,7 +78,7 @@ def test_files_of_boot_hosts_are_loaded_from_the_host_that_answered() -> None:
 
 def test_a_node_asks_for_it_by_its_boot_interface() -> None:
     assert way(SETTINGS, node()) is Boot.IPXE
-    assert node_boot.delivery(SETTINGS, node(), None) is Delivery.BOOT_SCRIPT
+    assert node_boot.delivery(SETTINGS, node(), None) is SecretDelivery.BOOT_SCRIPT
     for interface in (None, "pxe"):
         assert way(SETTINGS, node(interface=interface)) is Boot.NETWORK
 
@@ -100,6 +100,6 @@ def test_without_a_url_of_everything_somebody_else_has_to_serve_the_network(sett
 
 
 def test_the_script_of_a_machine_only_sets_the_secret() -> None:
-    token = callback_secret.agent_token("abc")
+    token = lookup.agent_token("abc")
     assert node_boot.machine_script("abc") == f"#!ipxe\nset token {token}\nset secret abc\n"
     assert "set " not in node_boot.machine_script(None)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 from tests.support.processes import PATIENCE, until
 
 
@@ -64,7 +64,7 @@ def test_a_shorter_call_ends_first_although_it_began_later(pair: tuple[socket.so
 def test_progress_extends_a_call_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read again is no progress, unless a command was answered since; nothing brings back what is over."""
     now = [0.0]
-    monkeypatch.setattr("ferroscope.remote.deadline.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("ferroscope.remote.calls.time", SimpleNamespace(monotonic=lambda: now[0]))
     deadline, ends = Deadline(10.0, 25.0), []
     for at, read in ((4, "a"), (5, "a"), (8, ""), (9, "a"), (18, "b"), (24.9, ""), (25.1, "c")):
         now[0] = at

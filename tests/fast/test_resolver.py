@@ -13,12 +13,12 @@ from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.remote import resolver
+from ferroscope.remote import addresses
 from ferroscope.remote.addresses import Networks
 from ferroscope_client.core.reasons import Reason
 
 ADDRESS = "192.0.2.7"
-DEAD = [f"bmc{number}.dead.example" for number in range(2 * resolver.MAX_DOMAIN_LOOKUPS)]
+DEAD = [f"bmc{number}.dead.example" for number in range(2 * addresses.MAX_DOMAIN_LOOKUPS)]
 
 
 @pytest.fixture
@@ -33,23 +33,23 @@ def dead_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
     monkeypatch.setattr("socket.getaddrinfo", getaddrinfo)
     for name in DEAD:
-        with pytest.raises(resolver.UnresolvedError):
-            resolver.resolve(name, 0.0, bmc=True)
+        with pytest.raises(addresses.UnresolvedError):
+            addresses.resolve(name, 0.0, bmc=True)
     yield answers
     answers.set()
 
 
 def test_a_dead_zone_takes_no_lookup_from_others(dead_zone: threading.Event) -> None:
-    assert resolver.resolve("bmc.ok.example", 5.0, bmc=True) == (ADDRESS,)
-    with pytest.raises(resolver.UnresolvedError) as caught:
-        resolver.resolve(DEAD[0], 0.05, bmc=True)
-    assert not isinstance(caught.value, resolver.NoLookupError)  # it is asked, and not answered
+    assert addresses.resolve("bmc.ok.example", 5.0, bmc=True) == (ADDRESS,)
+    with pytest.raises(addresses.UnresolvedError) as caught:
+        addresses.resolve(DEAD[0], 0.05, bmc=True)
+    assert not isinstance(caught.value, addresses.NoLookupError)  # it is asked, and not answered
 
 
 def test_a_name_waits_for_its_turn(dead_zone: threading.Event) -> None:
     began = time.monotonic()
     threading.Timer(0.2, dead_zone.set).start()
-    assert resolver.resolve(DEAD[-1], 20.0, bmc=True) == (ADDRESS,)
+    assert addresses.resolve(DEAD[-1], 20.0, bmc=True) == (ADDRESS,)
     assert time.monotonic() - began < 20.0
 
 

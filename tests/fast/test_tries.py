@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.remote.retry import BmcRetries, Once
+from ferroscope.remote.calls import BmcRetries, Once
 from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 

@@ -9,7 +9,7 @@ from tests.support.processes import PATIENCE
 
 _FORKED = """
 import os, socket
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 with Deadline(60.0):
     child = os.fork()
     if not child:

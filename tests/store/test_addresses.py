@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.core.callback_secret import ended_secret
-from ferroscope.core.lookup import Candidates, Evidence
+from ferroscope.core.lookup import Candidates, Evidence, ended_secret
 from ferroscope.db import Transaction
 from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from ferroscope.core.credentials import WebSession
-from ferroscope.core.lookup import RefusedCaller
+from ferroscope.core.discovery import RefusedCaller
 from ferroscope.core.states import Event
 from tests.store.conftest import Adapter
 from tests.support import examples

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferroscope.contracts.store import Query, SearchMatch
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.db import Transaction, trigrams
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
@@ -120,7 +120,7 @@ def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[In
             node = examples.node(search_digest="digest", name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]
             tx.nodes.add(node)
-            tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
+            tx.addresses.set_bmc(node.uuid, driver_info.literal_addresses(node.driver_info))
             tx.search_index.replace(node.uuid, numbered, had=False)
             stored[node.uuid] = numbered
         return stored

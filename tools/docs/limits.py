@@ -17,7 +17,7 @@ from ferroscope.config.options import (
     WorkerSettings,
 )
 from ferroscope.contrib.ui import session
-from ferroscope.core import lookup, saved_search
+from ferroscope.core import discovery, lookup, saved_search
 from ferroscope.db import nodes as db_nodes
 from ferroscope.db import requests
 from ferroscope.db.leases import MOST_CANDIDATES
@@ -27,7 +27,7 @@ from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
 from ferroscope.http_server import server
 from ferroscope.periodic import notifications
-from ferroscope.remote import resolver
+from ferroscope.remote import addresses
 from ferroscope.rules import data as rule_data
 from ferroscope_client.core import advice, json_safety, values
 
@@ -91,10 +91,10 @@ def render() -> str:
          f"{rate_limit.FLOOD_FACTOR} times as many, and for callers with the right secret, token or key"),
         ("addresses of a machine that called", f"{db_nodes.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("unknown machines whose refused calls are kept, of a source",
-         f"{advice.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",
+         f"{advice.MAX_REFUSED_CALLERS_OF_SOURCE}; {discovery.MAX_REFUSED_CALLERS} of all", "",
          "the oldest of the source with most are forgotten"),
         ("bytes of discovered machines that wait",
-         f"{lookup.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
+         f"{discovery.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
         ("wrong passwords of a name from a source", f"{failures.BURST_FAILURES}, then {api.failure_rate:g} per second",
          "failure_rate", "429; access tokens, and passwords in use, are not affected"),
         ("wrong passwords from a source",
@@ -204,7 +204,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
          "`[auto_discovery]`: a number in all, of a source, and per minute",
          "`tests/api/test_discovery.py`, `tests/api/test_attacks.py`"),
         ("refused calls of unknown machines", "anyone",
-         f"{lookup.MAX_REFUSED_CALLERS} machines, each once in {lookup.REPEATED_CALL_SECONDS:g} s",
+         f"{discovery.MAX_REFUSED_CALLERS} machines, each once in {discovery.REPEATED_CALL_SECONDS:g} s",
          "`tests/api/test_refused_callers.py`"),
         ("timeline", "ramdisks", "a refusal once a minute", "`tests/api/test_attacks.py`"),
         ("timeline, outside of inspections", "projects", f"{days}; no number", "`tests/store/test_journal.py`"),
@@ -233,7 +233,7 @@ def _resources(api: ApiSettings) -> list[tuple[str, str, str, str]]:
          "as many more threads for silent BMCs. BMCs with a host name count for no network",
          "`tests/fast/worker/test_admission.py`"),
         ("DNS lookups", "projects, by names of BMCs",
-         f"{resolver.MAX_LOOKUPS} at a time, of which BMCs get {resolver.MAX_BMC_LOOKUPS}",
+         f"{addresses.MAX_LOOKUPS} at a time, of which BMCs get {addresses.MAX_BMC_LOOKUPS}",
          "`tests/system/bmc/test_addresses.py`"),
         ("time and bytes of an answer", "BMCs and other servers", "each call ends by its time-out, and at a size",
          "`tests/system/bmc/test_redfish_nonsense.py`, `tests/system/service/test_lying_peers.py`"),

@@ -29,11 +29,11 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, IntrospectionState, LimitOrZero, Uuid, iso_micro, own
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Part, Query
-from ferroscope.core import introspection_data
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node, Rule, RuleDialect
 from ferroscope.db import Transaction
 from ferroscope.rules.data import MAX_RULES
+from ferroscope.rules.introspection_data import OF_INVENTORY, OF_PLUGIN_DATA, names
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.reasons import CANCELED, Reason
 from ferroscope_client.core.states import INSPECTED, State
@@ -188,11 +188,9 @@ def reapply(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
 
 def with_client_keys(parts: dict[Part, bytes]) -> bytes:
     """Return the plugin data with the keys that ironic-inspector adds to it, which its clients read."""
-    inventory = _read(
-        json_safety.decode_own(parts["inventory"], dict[str, msgspec.Raw]), introspection_data.OF_INVENTORY
-    )
+    inventory = _read(json_safety.decode_own(parts["inventory"], dict[str, msgspec.Raw]), OF_INVENTORY)
     extra = json_safety.decode_own(parts["plugin_data"], dict[str, msgspec.Raw])
-    for key, value in introspection_data.names(inventory, _read(extra, introspection_data.OF_PLUGIN_DATA)).items():
+    for key, value in names(inventory, _read(extra, OF_PLUGIN_DATA)).items():
         extra[key] = msgspec.Raw(msgspec.json.encode(value))
     return msgspec.json.encode(extra)
 

@@ -78,7 +78,7 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
     """
     from ferroscope.contracts.bmc import ReportsAnswers
     from ferroscope.contracts.errors import BmcError
-    from ferroscope.core import bmc_access
+    from ferroscope.core import driver_info
     from ferroscope.runtime.backend import open_for_command
     from ferroscope.runtime.externals import build_drivers, close_drivers
     from ferroscope.runtime.wiring import build_resolver
@@ -87,7 +87,7 @@ def _answers(settings: Settings, ident: str, stop: threading.Event, *, identitie
 
     with open_for_command(settings) as backend:
         stored = backend.store.read(lambda tx: tx.nodes.get(ident))
-        if why := bmc_access.withheld_reason(stored, networks=settings.drivers.bmc_networks):
+        if why := driver_info.withheld_reason(stored, networks=settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         node = SecretReader(backend.keys, build_resolver(settings, stop)).reveal(stored)
     only = msgspec.structs.replace(settings.drivers, enabled=(node.driver,))

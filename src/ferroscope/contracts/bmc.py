@@ -15,7 +15,7 @@ For all calls that access a BMC:
 * Idempotence: a worker may die at any moment, and another one repeats the call. Except for ``Bmc.reboot``, repeated
   calls lead to the same state.
 * Late commands: a worker may be suspended for any time, and be replaced meanwhile. A command that changes something
-  must check ``remote.command_fence`` immediately before it sends its bytes; connections of ``remote.session`` do so.
+  must call ``remote.calls.check_fence`` immediately before it sends its bytes; connections of ``remote.session`` do so.
   Let its ``TooLateError`` pass: nothing was sent, and the worker checks whether to repeat the call.
 * Threads: one object serves all threads of a process. Calls for different nodes are concurrent; calls for one BMC, as
   identified by ``driver_info``, are serialized.

@@ -76,8 +76,8 @@ class IronicClient(Protocol):
 
     Documents are those of the Bare Metal API. All calls raise ``IronicUnavailableError``; those that change something
     also ``IronicLockedError`` and ``IronicRefusedError``. They return within the configured time and retries, check
-    ``remote.command_fence`` before they send anything that changes something, and may be repeated: the result is the
-    same.
+    the fence in ``remote.calls`` before they send anything that changes something, and may be repeated: the result is
+    the same.
     """
 
     url: str

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.lanes import bmc_of
+from ferroscope.core.driver_info import bmc_of
 from ferroscope.core.model import Document, Node
 from ferroscope_client.core.passwords import PasswordProgress
 

@@ -5,14 +5,17 @@ Requests are delivered at least once, so one may arrive late, twice, or after it
 
 from __future__ import annotations
 
+from collections import Counter
+from enum import StrEnum
 from typing import Final, Literal
 
 import msgspec
 
 from ferroscope.core import ironic_nodes
-from ferroscope.core.losses import count_attempts, losses_of
 from ferroscope.core.model import Document, Inspection, Node, Request
 from ferroscope.core.states import BEGINS, BEGUN_IN, COMMANDS, TRANSITIONS, Event, Transition
+from ferroscope_client.core.json_safety import JsonTypeError, decode_own, ready
+from ferroscope_client.core.obstacles import Lane
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.states import ACTIVE, INSPECTABLE, RESTING, Provision, State
 from ferroscope_client.core.values import many
@@ -164,6 +167,91 @@ class Drop(msgspec.Struct, frozen=True):
 
 
 Outcome = Done | Next | Retry | Fail | Drop
+
+
+# Lost deliveries: see ``losses`` for why a claim was lost. Only a worker that died alone counts as an attempt.
+
+
+class Cause(StrEnum):
+    """What ended a delivery; only ``DIED`` counts as an attempt."""
+
+    DIED = "died"
+    STOPPED = "stopped"
+    SILENT_HOST = "silent-host"
+    OUTAGE = "outage"
+    RETURNED = "returned"
+
+
+class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A delivery whose claim other members released: its holder, the time of its last heartbeat, and where it ran."""
+
+    member: str
+    cause: Cause
+    at: float = 0.0
+    host: str = ""
+    boot: str | None = None
+
+
+def losses_of(request: Request) -> tuple[Loss, ...]:
+    """Return the losses that are noted in the request; another form, of another release, is ignored."""
+    try:
+        return decode_own(request.lost, tuple[Loss, ...]) if request.lost else ()
+    except JsonTypeError:
+        return ()
+
+
+def deaths(request: Request) -> int:
+    """Return the number of workers that died alone while they held this request."""
+    return sum(loss.cause is Cause.DIED for loss in losses_of(request))
+
+
+_WORDS: Final = {
+    Cause.DIED: "its worker died",
+    Cause.STOPPED: "its worker was stopped",
+    Cause.SILENT_HOST: "the host or the network of its worker failed",
+    Cause.OUTAGE: "outage of the database",
+    Cause.RETURNED: "its worker was disconnected for a while",
+}
+
+
+def describe_delivery(request: Request) -> str:
+    """Return a text: which delivery of a request this is, and what ended the lost ones."""
+    causes = Counter(loss.cause for loss in losses_of(request))
+    lost = "; ".join(
+        f"lost: {_WORDS[cause]}" + (f" ({number} times)" if number > 1 else "") for cause, number in causes.items()
+    )
+    return f"attempt {count_attempts(request)} of {request.event}" + (f"; {lost}" if lost else "")
+
+
+def count_attempts(request: Request) -> int:
+    """Return how many deliveries of a request count as attempts, including the present one."""
+    return request.attempt - sum(loss.cause is not Cause.DIED for loss in losses_of(request))
+
+
+ready(tuple[Loss, ...])
+
+
+# Which lane of a worker carries out a request, and with which priority. Computing and waiting for BMCs never share a
+# thread: a callback must not wait behind a slow BMC.
+
+
+_COMPUTE: Final = frozenset({Event.CONTINUE, Event.REAPPLY})
+# They end inspections, which frees capacity and powers machines off, so they go first.
+ENDING: Final = frozenset({Event.FINISH, Event.FAIL, Event.ABORT, Event.TIMEOUT, Event.DELETE})
+# An abort or a delete must not wait until the start of its inspection leaves the queue.
+OVERTAKING: Final = frozenset({Event.ABORT, Event.DELETE})
+
+
+def lane_of(event: str) -> Lane:
+    """Return the lane of an event; events of another release, which are unknown here, may need a BMC."""
+    return Lane.COMPUTE if event in _COMPUTE else Lane.BMC
+
+
+def priority_of(event: str) -> int:
+    """Return the priority of an event in its lane; the lowest is claimed first."""
+    if event in ENDING or event in _COMPUTE:
+        return 0
+    return 1 if event in COMMANDS else 2
 
 
 _REASONS: Final = frozenset(Reason)

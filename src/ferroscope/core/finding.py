@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.lookup import RefusedCaller, describe_caller
+from ferroscope.core.discovery import RefusedCaller, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
 from ferroscope_client.core.advice import count_callers
 from ferroscope_client.core.finding import Finding

@@ -40,7 +40,7 @@ _KINDS: Final = {field.name: getattr(field.plain, "__origin__", field.plain) for
 _PORT_TEXTS: Final = ("category", "description", "vendor")
 # Fields that Ironic reports and we only observe. They are never written there.
 _OBSERVED: Final = frozenset({"power_state", "target_power_state"})
-# Stands for a secret in ``driver_info``, which stays in Ironic: see ``core.bmc_access``.
+# Stands for a secret in ``driver_info``, which stays in Ironic: see ``core.driver_info``.
 _KEPT_THERE: Final = "kept by Ironic"
 _ENCRYPTED: Final = frozenset(field.name for field in STORED if field.encrypted)
 _CAPABILITIES: Final = "capabilities"

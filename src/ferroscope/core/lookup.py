@@ -10,18 +10,21 @@ booted. The port of another project is a claim that any caller may make, and nev
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, Literal
 
 import msgspec
 
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import AWAITED
-from ferroscope_client.core.advice import MAX_REFUSED_CALLERS_OF_SOURCE
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.states import State
-from ferroscope_client.core.values import many, utc_text
+from ferroscope_client.core.values import MASK
 
 DISCOVERY: Final = "discovery"
 """The key in a discovered node's internal data for the call by which it was discovered."""
@@ -243,10 +246,10 @@ def _several(
 
 
 def _macs_of(uuid: str, matches: Mapping[str, str]) -> str:
-    return _list_first(sorted(mac for mac, owner in matches.items() if owner == uuid))
+    return list_first(sorted(mac for mac, owner in matches.items() if owner == uuid))
 
 
-def _list_first(addresses: Sequence[str]) -> str:
+def list_first(addresses: Sequence[str]) -> str:
     more = f" and {len(addresses) - _MAX_NAMED} more" if len(addresses) > _MAX_NAMED else ""
     return ", ".join(addresses[:_MAX_NAMED]) + more
 
@@ -256,127 +259,123 @@ def _conflict(first_evidence: str, node: Node, second_evidence: str, second_node
     return LookupRefusal(Reason.LOOKUP_CONFLICT, message, (node.uuid, second_node.uuid))
 
 
-# Discovery: whether an unknown machine becomes a node, and with which BMC. Pure.
+# The secret of an inspection, by which a callback proves that it comes from the machine that we booted.
 #
-# Callers are anonymous, so everything here limits what they can cause.
+# Each inspection whose machine we boot has one. It is delivered with the boot parameters, and ironic-python-agent
+# returns it in the query of the callback URL. It belongs to the inspection, not to an attempt: the callback stays valid
+# if the machine boots again. After the inspection only its SHA-256 is kept, to recognize a late repetition.
 
-# Discoveries are counted per minute of the database's clock.
-PERIOD_SECONDS: Final = 60.0
+SECRET_PARAMETER: Final = "secret"  # noqa: S105  # a name
+_ENDED: Final = "sha256:"
+_OURS: Final = re.compile(r"[A-Za-z0-9_-]{32,80}\Z")
+_DISK_URL: Final = re.compile(r"(ramdisk_parameters(?:[/\\]|%2f)[0-9a-f-]+(?:[/\\]|%2f))[0-9a-f]{4,}", re.IGNORECASE)
 
-
-class Rejection(msgspec.Struct, frozen=True, kw_only=True):
-    """A MAC address of a machine that was rejected when it was the node ``node``."""
-
-    address: str
-    node: str
-    rejected_at: float
-    source: str | None = None
+SecretMode = Literal["required", "optional", "off"]
 
 
-# Refused callers: operators must see calls of machines that belong to no node.
+class SecretDelivery(StrEnum):
+    """How the machine gets the secret.
 
-MAX_REFUSED_CALLERS: Final = 200
-MAX_MACS_OF_REFUSED_CALLER: Final = 16
-REFUSED_CALLER_SECONDS: Final = 7 * 86_400.0
-# A call is not recorded if the machine's previous call is more recent than this.
-REPEATED_CALL_SECONDS: Final = 60.0
-
-
-class RefusedCaller(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that called from ``source``, belongs to no node, and was refused.
-
-    ``machine``: the address that distinguishes it from others at its source, "" if it has none.
+    ``none``: it does not, because the boot method cannot carry a secret. ``planned``: on the parameter disk, once a
+    worker has inserted it. An inspection that a worker of an older release started keeps ``planned``.
     """
 
-    source: str
-    machine: str
-    macs: list[str]
-    bmc_addresses: list[str]
-    serial: str | None
-    reason: str
-    message: str
-    called_at: float
+    NONE = "none"
+    PLANNED = "planned"
+    VIRTUAL_MEDIA = "virtual-media"
+    BOOT_SCRIPT = "boot-script"
 
 
-def select_surplus(
-    callers: Sequence[RefusedCaller], group_source: Callable[[str], str], now: float
-) -> list[RefusedCaller]:
-    """Return the callers to forget: old ones, and the oldest of the source that has the most.
+class CallbackProof(StrEnum):
+    """What a callback proves; ``unsecured``: its inspection has no secret, or secrets are disabled."""
 
-    So a source that pretends to be many machines removes no record of another source.
+    VERIFIED = "verified"
+    MISSING = "missing"
+    WRONG = "wrong"
+    UNSECURED = "unsecured"
+
+
+class CallbackVerdict(msgspec.Struct, frozen=True):
+    """``expected``: the machine got a secret, so a callback without one is unusual."""
+
+    proof: CallbackProof
+    accepted: bool
+    expected: bool = False
+
+
+def judge_callback(mode: SecretMode, inspection: Inspection, sent: str | None) -> CallbackVerdict:
+    """Return whether a callback with the secret ``sent`` (None or "": without one) is accepted."""
+    if mode == "off" or inspection.secret is None:
+        return CallbackVerdict(CallbackProof.UNSECURED, accepted=True)
+    expected = is_delivered(inspection)
+    if not sent:
+        return CallbackVerdict(CallbackProof.MISSING, accepted=mode == "optional" or not expected, expected=expected)
+    if _matches_secret(inspection.secret, sent):
+        return CallbackVerdict(CallbackProof.VERIFIED, accepted=True, expected=expected)
+    return CallbackVerdict(CallbackProof.WRONG, accepted=False, expected=expected)
+
+
+def new_secret() -> str:
+    """Return 256 random bits in hexadecimal: iPXE takes a word that begins with a hyphen for an option."""
+    return secrets.token_hex(32)
+
+
+def searchable_secret(mode: SecretMode, sent: str | None) -> str | None:
+    """Return the presented secret if an inspection may have it; None if a search is useless."""
+    return sent if sent and mode != "off" and _OURS.match(sent) else None
+
+
+def is_delivered(inspection: Inspection) -> bool:
+    """Whether the machine that we boot gets the secret.
+
+    Before a planned disk is inserted, the machine has not booted, so it cannot call back without a secret.
     """
-    kept: dict[str, list[RefusedCaller]] = defaultdict(list)  # by source, each the newest first
-    recent = [caller for caller in callers if now - caller.called_at <= REFUSED_CALLER_SECONDS]
-    for caller in sorted(recent, key=lambda caller: caller.called_at, reverse=True):
-        of_source = kept[group_source(caller.source)]
-        if len(of_source) < MAX_REFUSED_CALLERS_OF_SOURCE:
-            of_source.append(caller)
-    for _ in range(sum(map(len, kept.values())) - MAX_REFUSED_CALLERS):
-        max(kept.values(), key=lambda of_source: (len(of_source), -of_source[-1].called_at)).pop()
-    remaining = {(caller.source, caller.machine) for of_source in kept.values() for caller in of_source}
-    return [caller for caller in callers if (caller.source, caller.machine) not in remaining]
+    if inspection.secret_delivery == SecretDelivery.PLANNED:
+        return inspection.state is State.STARTING
+    return inspection.secret_delivery in (SecretDelivery.VIRTUAL_MEDIA, SecretDelivery.BOOT_SCRIPT)
 
 
-def describe_caller(caller: RefusedCaller) -> str:
-    """Return who called, from where and when, and why it was refused, as a clause."""
-    kinds, addresses = ("MAC", "MACs"), caller.macs
-    if not addresses:
-        kinds, addresses = ("BMC address", "BMC addresses"), caller.bmc_addresses
-    kind = kinds[len(addresses) > 1]
-    machine = f"a machine with the {kind} {_list_first(addresses)}" if addresses else "a machine without an address"
-    serial = f" (serial number {caller.serial})" if caller.serial else ""
-    origin = f"from {caller.source or 'an unknown address'} at {utc_text(caller.called_at)}"
-    return f"{machine}{serial} called {origin}, and was refused: {caller.message}"
+def ended_secret(secret: str) -> str:
+    """Return what is kept of the secret after its inspection."""
+    return secret if secret.startswith(_ENDED) else _ENDED + _digest(secret)
 
 
-# Bytes of inspection data that may wait, for each machine that may wait: more than machines send on average, and less
-# than the largest body.
-MEAN_WAITING_BYTES: Final = 512 * 1024
-
-
-class DiscoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many machines may be discovered per minute, and how many may await approval."""
-
-    per_minute: int
-    waiting: int
-
-
-def discoverable(evidence: Evidence) -> bool:
-    """Whether an unknown machine may become a node: it must have a MAC and must not claim to be a node."""
-    return evidence.uuid is None and bool(evidence.macs)
-
-
-def too_many(limits: DiscoveryLimits, *, made: int, unclaimed: int) -> LookupRefusal | None:
-    """Return a refusal if a limit is reached; ``made``: discovered in this minute, ``unclaimed``: awaiting approval."""
-    if made >= limits.per_minute:
-        return LookupRefusal(
-            Reason.DISCOVERY_LIMITED,
-            f"limit reached: {many(made, 'machine')} discovered in this minute; see [auto_discovery] max_per_minute",
-        )
-    if unclaimed >= limits.waiting:
-        return LookupRefusal(
-            Reason.DISCOVERY_LIMITED,
-            f"limit reached: {many(unclaimed, 'discovered node')} in enroll; see [auto_discovery] max_waiting",
-        )
-    return None
-
-
-def too_large(waiting_bytes: int, machines: int, option: str) -> LookupRefusal | None:
-    """Return a refusal if the data of waiting machines takes too much; ``option`` limits them to ``machines``."""
-    most = machines * MEAN_WAITING_BYTES
-    if waiting_bytes < most:
+def live_secret(inspection: Inspection | None) -> str | None:
+    """Return the secret of an inspection in progress; None if it has none, or has ended."""
+    if inspection is None or inspection.secret is None or inspection.secret.startswith(_ENDED):
         return None
-    return LookupRefusal(
-        Reason.DISCOVERY_LIMITED,
-        f"limit reached: the discovered nodes in enroll have {waiting_bytes:,} bytes of inspection data, and may have "
-        f"{most:,}: {MEAN_WAITING_BYTES // 1024} KiB for each of [auto_discovery] {option} ({machines})",
-    )
+    return inspection.secret
 
 
-def refuse_rejected(rejections: Sequence[Rejection], since: float) -> LookupRefusal | None:
-    """Return a refusal if one of the machine's addresses was rejected at or after ``since``."""
-    for rejection in rejections:
-        if rejection.rejected_at >= since:
-            message = f"{rejection.address} belongs to a machine that was rejected as node {rejection.node}"
-            return LookupRefusal(Reason.DISCOVERY_REJECTED, message)
-    return None
+def disk_key(secret: str) -> str:
+    """Return the unguessable part of the parameter disk's URL; it does not reveal the secret."""
+    return _digest(f"parameter disk:{secret}")[:32]
+
+
+def without_disk_key(text: str) -> str:
+    """Return ``text`` with that part masked in all spellings of such URLs, also in cut ones."""
+    return _DISK_URL.sub(rf"\1{MASK}", text)
+
+
+def agent_token(secret: str) -> str:
+    """Return the agent token that is delivered together with the secret; neither reveals the other."""
+    return _digest(f"agent token:{secret}")
+
+
+def same_secret(first: str, second: str) -> bool:
+    """Compare two secrets, with any characters, in constant time."""
+    return hmac.compare_digest(_digest(first), _digest(second))
+
+
+def add_secret_to_url(url: str, secret: str) -> str:
+    """Return the callback URL with the secret in its query."""
+    return f"{url}{'&' if '?' in url else '?'}{SECRET_PARAMETER}={secret}"
+
+
+def _matches_secret(stored: str, sent: str) -> bool:
+    kept = stored.removeprefix(_ENDED) if stored.startswith(_ENDED) else _digest(stored)
+    return hmac.compare_digest(kept, _digest(sent))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -14,13 +14,12 @@ heartbeat since was only frozen or cut off, even if it died later. None of these
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from ferroscope.core.delivery import Cause, Loss, losses_of
 from ferroscope.core.model import Member, Request
 from ferroscope_client.core import json_safety
 
@@ -30,65 +29,13 @@ GAP_SHARE: Final = 0.75
 RETURN_SHARE: Final = 0.5
 
 
-class Cause(StrEnum):
-    """What ended a delivery; only ``DIED`` counts as an attempt."""
-
-    DIED = "died"
-    STOPPED = "stopped"
-    SILENT_HOST = "silent-host"
-    OUTAGE = "outage"
-    RETURNED = "returned"
-
-
-class Loss(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A delivery whose claim other members released: its holder, the time of its last heartbeat, and where it ran."""
-
-    member: str
-    cause: Cause
-    at: float = 0.0
-    host: str = ""
-    boot: str | None = None
-
-
 _encode = msgspec.json.Encoder().encode
-json_safety.ready(tuple[Loss, ...])
-
-
-def losses_of(request: Request) -> tuple[Loss, ...]:
-    """Return the losses that are noted in the request; another form, of another release, is ignored."""
-    try:
-        return json_safety.decode_own(request.lost, tuple[Loss, ...]) if request.lost else ()
-    except json_safety.JsonTypeError:
-        return ()
 
 
 def with_loss(lost: str | None, loss: Loss) -> str:
     """Return the text of a request's losses with one more."""
     losses = [*json_safety.decode_own(lost), loss] if lost else [loss]
     return _encode(losses).decode()
-
-
-def deaths(request: Request) -> int:
-    """Return the number of workers that died alone while they held this request."""
-    return sum(loss.cause is Cause.DIED for loss in losses_of(request))
-
-
-_WORDS: Final = {
-    Cause.DIED: "its worker died",
-    Cause.STOPPED: "its worker was stopped",
-    Cause.SILENT_HOST: "the host or the network of its worker failed",
-    Cause.OUTAGE: "outage of the database",
-    Cause.RETURNED: "its worker was disconnected for a while",
-}
-
-
-def describe_delivery(request: Request) -> str:
-    """Return a text: which delivery of a request this is, and what ended the lost ones."""
-    causes = Counter(loss.cause for loss in losses_of(request))
-    lost = "; ".join(
-        f"lost: {_WORDS[cause]}" + (f" ({number} times)" if number > 1 else "") for cause, number in causes.items()
-    )
-    return f"attempt {count_attempts(request)} of {request.event}" + (f"; {lost}" if lost else "")
 
 
 def may_release(holder: Member | None, members: Sequence[Member], now: float) -> bool:
@@ -139,11 +86,6 @@ def _cause_known_now(loss: Loss, members: Sequence[Member], now: float) -> Cause
     ):
         return Cause.DIED
     return loss.cause
-
-
-def count_attempts(request: Request) -> int:
-    """Return how many deliveries of a request count as attempts, including the present one."""
-    return request.attempt - sum(loss.cause is not Cause.DIED for loss in losses_of(request))
 
 
 def _has_returned(member: Member, loss: Loss, now: float) -> bool:

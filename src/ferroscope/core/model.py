@@ -86,7 +86,7 @@ class Inspection(msgspec.Struct, kw_only=True):
     request; no machine is involved. ``clock_since``: when the timeout of the current phase started; None while the
     inspection waits for us rather than for its machine or BMC. ``queued``: seconds spent waiting for workers.
     ``changes``: how many differences from the previous hardware it found. ``traceparent``: see ``contracts.telemetry``.
-    ``secret`` and ``secret_delivery``: see ``callback_secret``; None if it has no secret. Never show ``secret``.
+    ``secret`` and ``secret_delivery``: see ``lookup``; None if it has no secret. Never show ``secret``.
     """
 
     uuid: str

@@ -14,8 +14,8 @@ import msgspec
 from ferroscope.core import finding
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.counts import Backlog, Census, Failures, HardwareCondition
-from ferroscope.core.lanes import lane_of
-from ferroscope.core.lookup import RefusedCaller
+from ferroscope.core.delivery import lane_of
+from ferroscope.core.discovery import RefusedCaller
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope_client.core.database_fault import DATABASE_CODES, DatabaseFailure
 from ferroscope_client.core.explanations import HINTS

@@ -10,7 +10,7 @@ from sqlalchemy import Select, bindparam, case, delete, func, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.contracts.errors import ConflictError
-from ferroscope.core.lookup import RefusedCaller, Rejection
+from ferroscope.core.discovery import RefusedCaller, Rejection
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, padded, several, upsert
 from ferroscope.db.nodes import Addresses

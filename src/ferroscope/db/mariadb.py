@@ -36,7 +36,7 @@ from ferroscope.db.executor import (
     SqlCommand,
     begins,
 )
-from ferroscope.remote.resolver import UnresolvedError, resolve
+from ferroscope.remote.addresses import UnresolvedError, resolve
 
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
 # text (see ``send``).

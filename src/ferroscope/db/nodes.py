@@ -13,8 +13,7 @@ from sqlalchemy import Select, Table, bindparam, delete, func, insert, or_, sele
 
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.store import Later, Query, Usage
-from ferroscope.core.callback_secret import Delivery, ended_secret
-from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence
+from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence, SecretDelivery, ended_secret
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import AWAITED
 from ferroscope.db import mapping, schema
@@ -328,7 +327,7 @@ class Addresses(Repository):
             by_mac=by_mac,
             by_bmc=by_bmc,
             by_secret=NODE.from_row(proven[0][:-1]) if proven else None,
-            over_bmc=bool(proven) and proven[0][-1] == Delivery.VIRTUAL_MEDIA,
+            over_bmc=bool(proven) and proven[0][-1] == SecretDelivery.VIRTUAL_MEDIA,
             matches=matches,
         )
 

@@ -37,7 +37,7 @@ from ferroscope.db.executor import (
     SqlCommand,
     begins,
 )
-from ferroscope.remote.resolver import UnresolvedError, resolve
+from ferroscope.remote.addresses import UnresolvedError, resolve
 
 NOTIFY_CHANNEL: Final = "ferroscope"
 # Arguments of connections that a URL does not override: time limits are options of the service.

@@ -31,8 +31,8 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import OutcomeUnknownError
 from ferroscope.contracts.store import MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
-from ferroscope.core.lanes import OVERTAKING
-from ferroscope.core.losses import Cause, Loss, loss_of, may_release, with_loss
+from ferroscope.core.delivery import OVERTAKING, Cause, Loss
+from ferroscope.core.losses import loss_of, may_release, with_loss
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
 from ferroscope.db import schema

@@ -16,7 +16,7 @@ from sqlalchemy import Double, bindparam, delete, func, insert, literal, select,
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.store import REQUESTS_OF, Audited, Later, Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.lanes import ENDING, lane_of, priority_of
+from ferroscope.core.delivery import ENDING, lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.states import Event
 from ferroscope.db import schema

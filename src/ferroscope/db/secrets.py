@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, select
 
+from ferroscope.core.driver_info import ENCRYPTED, Path, is_plain, replace_values
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import ENCRYPTED, Path, is_plain, replace_values
 from ferroscope.db import schema
 from ferroscope.db.mapping import upsert
 from ferroscope.db.session import Repository, Session

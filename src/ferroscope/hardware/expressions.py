@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.model import Node
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope_client.hardware.readings import Kind
@@ -135,7 +135,7 @@ def matches(query: Query, rows: Sequence[IndexRow], node: Node) -> bool:
         case Word(text):
             texts = [getattr(row, column) for row in rows for column in TEXTS]
             texts += [str(getattr(node, name) or "").lower() for name in WORDS]
-            texts += bmc_access.literal_addresses(node.driver_info)
+            texts += driver_info.literal_addresses(node.driver_info)
             return node.uuid.startswith(text) or any(text in candidate for candidate in texts if candidate)
         case Some():
             return any(_is_row(query, row) for row in rows)

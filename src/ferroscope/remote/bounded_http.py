@@ -19,10 +19,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from ferroscope.contracts.remote import WebError
-from ferroscope.remote import command_fence
-from ferroscope.remote.addresses import ANYWHERE, Networks
-from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.resolver import UnresolvedError, connect, resolve
+from ferroscope.remote import calls
+from ferroscope.remote.addresses import ANYWHERE, Networks, UnresolvedError, connect, resolve
+from ferroscope.remote.calls import Deadline, DeadlineError, current_deadline
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
@@ -61,7 +60,7 @@ class _BoundedConnection:
         if ":" in host:  # in a URL, the % before the interface of a link-local address is encoded
             host = host.replace("%25", "%")
         try:
-            self._watched_by = deadline = current()
+            self._watched_by = deadline = current_deadline()
             connection = connect(resolve(host, deadline.seconds_left(), self.allowed), self.port, deadline)
             deadline.watch(connection)
         except UnresolvedError as exc:
@@ -80,12 +79,12 @@ class _BoundedConnection:
         # Check the fence last, after everything that takes time: connecting, the TLS handshake, building the request.
         if self.sock is None:
             self.connect()  # type: ignore[attr-defined]
-        elif self._watched_by is not current():
+        elif self._watched_by is not current_deadline():
             # A persistent connection was watched by an earlier call's deadline; now it belongs to this call.
-            self._watched_by = current()
+            self._watched_by = current_deadline()
             with contextlib.suppress(OSError):  # closed meanwhile: the request itself will fail
                 self._watched_by.watch(self.sock)
-        command_fence.guard(self.sock)
+        calls.guard_connection(self.sock)
         super().send(data)  # type: ignore[misc]
 
 

@@ -17,10 +17,9 @@ import urllib3
 
 from ferroscope.contracts.remote import Flaw
 from ferroscope.contracts.store import Clock
-from ferroscope.remote.addresses import ANYWHERE, Networks
+from ferroscope.remote.addresses import ANYWHERE, ForbiddenAddressError, Networks
 from ferroscope.remote.bounded_http import limit_connections
-from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.resolver import ForbiddenAddressError
+from ferroscope.remote.calls import Deadline, DeadlineError
 from ferroscope_client.core.host_spelling import refusal_of_url
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.tls_errors import is_plain

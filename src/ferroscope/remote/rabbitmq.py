@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ferroscope.config.messaging_options import Broker, BrokerHost, BrokerTls
-from ferroscope.remote.deadline import Deadline, DeadlineError, current
+from ferroscope.remote.calls import Deadline, DeadlineError, current_deadline
 
 _REFUSED: Final = {403: "the credentials or permissions are refused", 530: "the virtual host is refused"}
 _EXPLANATIONS: Final = {
@@ -182,7 +182,7 @@ def _bounded_transport() -> Any:
                 raise
 
         def blocking_read(self, timeout: float | None = None) -> Any:
-            deadline = current()
+            deadline = current_deadline()
             deadline.seconds_left()
             if deadline is not self.watched_by:
                 deadline.watch(self.transport.sock)

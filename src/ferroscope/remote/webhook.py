@@ -24,10 +24,9 @@ from ferroscope.config.messaging_options import WebhookTarget
 from ferroscope.contracts.plugins import SecretSourceError
 from ferroscope.contracts.remote import SendError
 from ferroscope.core.notification import OutboxEvent, iso
-from ferroscope.remote.addresses import ANYWHERE, Networks
+from ferroscope.remote.addresses import ANYWHERE, ForbiddenAddressError, Networks
 from ferroscope.remote.bounded_http import limit_connections
-from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.resolver import ForbiddenAddressError
+from ferroscope.remote.calls import Deadline, DeadlineError
 
 TYPE_PREFIX: Final = "ferroscope."
 _CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"

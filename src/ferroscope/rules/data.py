@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.core import introspection_data
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookContext
+from ferroscope.rules.introspection_data import names
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.json_safety import ready
 from ferroscope_client.core.reasons import Reason
@@ -147,7 +147,7 @@ class IntrospectionView:
     def get(self) -> Document:
         """Return the data, which must not be changed."""
         if self._made is None:
-            named = introspection_data.names(self._inventory, self._plugin_data)
+            named = names(self._inventory, self._plugin_data)
             self._made = {**self._plugin_data, **named, "inventory": self._inventory}
         return self._made
 

@@ -6,7 +6,6 @@ continues independently of the workers, and while a stopping process finishes it
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 import threading
@@ -24,6 +23,7 @@ from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.core import finding
 from ferroscope.core.model import ClockStep, Document, Member
 from ferroscope.db import Store, Transaction, location
+from ferroscope.remote.calls import ClaimTerm
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
@@ -91,7 +91,8 @@ class Membership:
         self._failure: DatabaseFailure | None = None  # of the last heartbeat
         self._beaten = clock.monotonic()
         self._forget_at = clock.monotonic() + _FORGET_INTERVAL_SECONDS
-        self._sure_between = -math.inf, -math.inf
+        self._term = ClaimTerm(clock)
+        self.claim_valid_for = self._term.seconds_left
         self.cut_off = False
         self.failed = False
         self._loops: dict[str, Callable[[], str]] = {}
@@ -146,11 +147,6 @@ class Membership:
         message = f"no heartbeat has been confirmed for {age:.0f} s"
         return self._failure or DatabaseFailure(DatabaseFault.UNAVAILABLE, message)
 
-    def claim_valid_for(self, confirmed_at: float) -> float:
-        """Return for how many seconds claims that were confirmed at that monotonic time are certainly ours, or 0."""
-        since, until = self._sure_between
-        return max(0.0, until - self._clock.monotonic()) if confirmed_at >= since else 0.0
-
     def leave(self) -> None:
         """Release at once everything that this process still holds."""
         self._left.set()
@@ -185,10 +181,7 @@ class Membership:
         asked_at = self._clock.monotonic()
         self._skew, now = self._store.write(work, durable=False)
         self._beaten = self._clock.monotonic()
-        since, until = self._sure_between
-        # After a gap, others may have taken claims that were confirmed before it, although this member is alive again.
-        since = since if self._beaten <= until else self._beaten
-        self._sure_between = since, asked_at + _SURE_FRACTION * self._settings.member_ttl
+        self._term.extend(self._beaten, asked_at + _SURE_FRACTION * self._settings.member_ttl)
         self._database_clock.look(now, asked_at, self._beaten)
         if self._database_clock.set_by:
             self._record_step()

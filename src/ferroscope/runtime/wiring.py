@@ -28,7 +28,7 @@ from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 from ferroscope.storage.stores import build_archive
-from ferroscope_client.core.values import new_token, new_uuid
+from ferroscope_client.core.values import new_uuid
 from ferroscope_client.installed import PluginError, load_installed
 
 _log = structlog.get_logger(__name__)
@@ -172,7 +172,6 @@ def build_context(
             log=structlog.get_logger("ferroscope.api"),
             clock=clock,
             new_uuid=new_uuid,
-            new_token=new_token,
             meter=meter or SILENT,
             metrics=None if meter is None or not settings.api.enable_metrics else partial(render, meter.registry),
             draining=draining or threading.Event(),

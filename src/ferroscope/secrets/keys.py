@@ -24,7 +24,7 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import ConfigFileError, Followed
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import SecretKeyError
-from ferroscope.core.secrets import Path as Position
+from ferroscope.core.driver_info import Path as Position
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.text_files import NotTextError, text_of
 

@@ -18,8 +18,7 @@ from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import StopFlag
 from ferroscope.remote.bounded_http import HttpAnswer, limit_connections
-from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.retry import backoff, call_with_retries
+from ferroscope.remote.calls import Deadline, DeadlineError, backoff, call_with_retries
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ database. A BMC checks no fence. Two things stand in for it:
 
 * An *intent* is recorded, durably and under the claim, before an effect that must not be repeated. The next attempt
   finds the intent and asks the machine what became of it.
-* A *command* is sent only while the claim is certainly still ours. ``remote.command_fence`` checks that immediately
+* A *command* is sent only while the claim is certainly still ours. ``remote.calls`` checks that immediately
   before the bytes leave, because a process may be frozen between any two lines of code.
 """
 
@@ -28,17 +28,16 @@ from ferroscope.contracts.bmc import AttachesMedia, Bmc, Power, RamdiskBoot
 from ferroscope.contracts.errors import BmcError, NotFoundError
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Clock, Later, Packed, Part, Query
-from ferroscope.core import bmc_access
-from ferroscope.core.delivery import Decision, Run
-from ferroscope.core.lanes import ENDING
+from ferroscope.core import driver_info
+from ferroscope.core.delivery import ENDING, Decision, Run
+from ferroscope.core.driver_info import holds_concealed, is_concealed, is_plain, replace_values
 from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request, Severity
 from ferroscope.core.notification import ChangeView
-from ferroscope.core.secrets import holds_concealed, is_concealed, is_plain, replace_values
 from ferroscope.core.states import Event
 from ferroscope.db import Fence, Transaction
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
-from ferroscope.remote import command_fence, processor_delay
+from ferroscope.remote import calls
 from ferroscope.storage.reader import previous
 from ferroscope.telemetry.tracing import Trail
 from ferroscope.worker.results import AttemptJournal
@@ -214,7 +213,7 @@ class Attempt:
         if self.known_driver is None:
             message = f"driver {self.node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
-        if why := bmc_access.withheld_reason(self.node, networks=self.settings.drivers.bmc_networks):
+        if why := driver_info.withheld_reason(self.node, networks=self.settings.drivers.bmc_networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self.known_driver
 
@@ -282,14 +281,14 @@ class Attempt:
             self.confirm()
             confirm()
             try:
-                with command_fence.fence_commands(self._valid_for):
+                with calls.fence_commands(self._valid_for):
                     return call()
             except BmcError as exc:
                 if exc.not_done and intent is not None:
                     self.progress.pop(intent, None)
                     self.store.write(lambda tx: tx.requests.hold(self.claim, progress=self.progress))
                 raise
-            except command_fence.TooLateError:
+            except calls.TooLateError:
                 _log.warning("command not sent: the claim may have been lost", node=self.request.node)
                 self.pause(self.services.heartbeat_seconds)
 
@@ -399,7 +398,7 @@ class ObservedDriver:
         answered, error = True, ""
         began = 0.0 if self._trail is None else self._trail.time()
         try:
-            with processor_delay.measure_delay() as delay:
+            with calls.measure_delay() as delay:
                 value = call(node, *arguments, **options)
             # A driver of others may say anything: what is not a power state is unknown.
             return Power.of(value) if name == "get_power" else value

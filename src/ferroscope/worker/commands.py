@@ -9,21 +9,31 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope.contracts import bmc
-from ferroscope.contracts.bmc import REBOOT, RESULTS, SOFT_POWER_OFF, SOFT_REBOOT, BootDevice, Power
+from ferroscope.contracts.bmc import (
+    REBOOT,
+    RESULTS,
+    SOFT_POWER_OFF,
+    SOFT_REBOOT,
+    AttachesMedia,
+    BootDevice,
+    Power,
+)
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import bmc_password
+from ferroscope.core import bmc_password, virtual_media
 from ferroscope.core.bmc_password import Record
 from ferroscope.core.boot import disables_power_off, keeps_boot_order
 from ferroscope.core.delivery import TRIAL, Done, Drop, Fail, Outcome, Retry
 from ferroscope.core.model import Node
+from ferroscope.core.virtual_media import MediaDevice
 from ferroscope.worker.attempt import Attempt
-from ferroscope.worker.machine import ensure_power, learn_drives, refuse_power_off
+from ferroscope.worker.machine import eject_leftover, ensure_power, refuse_power_off
 from ferroscope.worker.restart import is_on, observed_before_reboot, reboot_and_look, shows_no_restart
 from ferroscope.worker.start import learn_machine, resolve_addresses
 from ferroscope_client.core import passwords
+from ferroscope_client.core.host_spelling import refusal_of_url
 from ferroscope_client.core.passwords import PasswordProgress, is_reference
 from ferroscope_client.core.reasons import Reason
-from ferroscope_client.core.values import MASK, is_too_short
+from ferroscope_client.core.values import MASK, is_too_short, without_secrets
 
 T = TypeVar("T")
 
@@ -242,6 +252,75 @@ def _wait_until_on(attempt: Attempt) -> Retry | None:
     look = _next_look(attempt, _OFF_IN_RESTART, attempt.settings.drivers.power_timeout)
     message = "waiting until the restarted machine is on"
     return None if look is None else Retry(look, Reason.NOT_RESTARTED, message, counted=False)
+
+
+# Images that callers attach to a machine's virtual drives. Only a worker may ask a BMC, so the API lists what
+# a worker saw last. The drives belong to one owner at a time: the API refuses the commands during an inspection, and an
+# inspection spares what is attached (``kept_images``).
+
+
+_MAX_URL_CHARACTERS: Final = 120
+
+
+def attach_media(attempt: Attempt) -> Outcome:
+    """Attach the payload's ``image_url`` as ``device_type``."""
+    driver, payload = _media_driver(attempt), attempt.request.payload
+    device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
+    if why := refusal_of_url(url):
+        raise BmcError(f"invalid image_url: {why}", transient=False, reason=Reason.ISO_INVALID)
+    eject_leftover(attempt)
+    attempt.command(partial(driver.attach_medium, attempt.node, device, url))
+    attempt.node.internal[virtual_media.ATTACHED] = {**_attached_media(attempt.node), device: url}
+    attempt.note("virtual media", f"attached {without_secrets(url)[:_MAX_URL_CHARACTERS]} as {device}")
+    _store_drives(attempt, driver)
+    return Done()
+
+
+def detach_media(attempt: Attempt) -> Outcome:
+    """Empty the drives of the payload's ``device_types``, or all."""
+    driver = _media_driver(attempt)
+    devices = [MediaDevice(device_type) for device_type in attempt.request.payload.get("device_types") or []]
+    eject_leftover(attempt)
+    ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
+    kept = _attached_media(attempt.node).items() if devices else ()
+    attempt.node.internal[virtual_media.ATTACHED] = {key: url for key, url in kept if key not in devices}
+    drives = ", ".join(devices) or "all virtual drives"
+    attempt.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
+    _store_drives(attempt, driver)
+    return Done()
+
+
+def learn_drives(attempt: Attempt) -> None:
+    """Store which virtual drives there are; many BMCs have none, or need a license for them."""
+    driver = attempt.driver()
+    if isinstance(driver, AttachesMedia):
+        _store_drives(attempt, driver, warns=False)
+
+
+def _media_driver(attempt: Attempt) -> AttachesMedia:
+    driver = attempt.driver()
+    if not isinstance(driver, AttachesMedia):
+        message = f"driver {attempt.node.driver} does not support virtual media"
+        raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+    return driver
+
+
+def _attached_media(node: Node) -> dict[str, str]:
+    attached = node.internal.get(virtual_media.ATTACHED)
+    return attached if isinstance(attached, dict) else {}
+
+
+def _store_drives(attempt: Attempt, driver: AttachesMedia, *, warns: bool = True) -> None:
+    """Store what the drives have now. A command before has succeeded, even if the BMC does not answer now."""
+    try:
+        attempt.node.internal[virtual_media.SEEN] = [
+            msgspec.to_builtins(msgspec.structs.replace(medium, image=medium.image and without_secrets(medium.image)))
+            for medium in driver.media(attempt.node)
+        ]
+    except BmcError as exc:
+        attempt.node.internal.pop(virtual_media.SEEN, None)
+        if warns:
+            attempt.warn("virtual media", f"cannot read the virtual drives: {exc}", reason=exc.reason)
 
 
 # Changing the password of a BMC: no crash at any point may leave a BMC with an unknown password. The API has stored the

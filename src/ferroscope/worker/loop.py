@@ -30,18 +30,24 @@ from ferroscope.contracts import errors
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.store import EVERYTHING
 from ferroscope.core import delivery
-from ferroscope.core.delivery import Decision, Done, Drop, Fail, Outcome, Retry, Run
-from ferroscope.core.lanes import lane_of
-from ferroscope.core.losses import count_attempts, deaths, describe_delivery, review_losses
+from ferroscope.core.delivery import (
+    Decision,
+    Done,
+    Drop,
+    Fail,
+    Outcome,
+    Retry,
+    Run,
+)
+from ferroscope.core.losses import review_losses
 from ferroscope.core.model import Claim, Request
-from ferroscope.core.states import Event, Transition
+from ferroscope.core.states import WORKED_ON, Event, Transition
 from ferroscope.db import Queue, Transaction
 from ferroscope.worker import results
 from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.machine import power_off_quietly, undo_start_quietly
 from ferroscope.worker.services import INTERRUPTIONS, RETRY_SECONDS, ReadsAhead, SameThread, Services, Task, outcome_of
 from ferroscope.worker.slots import Slot, Slots
-from ferroscope.worker.tasks import is_still_overdue
 from ferroscope_client.core.obstacles import Lane
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.states import MACHINE, State
@@ -141,7 +147,7 @@ class Worker:
         if claim.request.lost:
             request = review_losses(claim.request, tx.members.list(left=True), tx.now)
             locked = msgspec.structs.replace(locked, claim=msgspec.structs.replace(claim, request=request))
-        decision = self.decide(locked, overdue=is_still_overdue(tx, locked, self.services.settings.inspector.timeout))
+        decision = self.decide(locked, overdue=_is_still_overdue(tx, locked, self.services.settings.inspector.timeout))
         return self.save(tx, locked, decision), decision
 
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
@@ -193,57 +199,52 @@ class Worker:
     # run
 
     def run(self, attempt: Attempt) -> Outcome:
-        """Run the task of the event; a request that is not carried out only cleans up after its inspection."""
-        event, decision = attempt.request.event, attempt.decision
-        if isinstance(decision, Run):
-            outcome = self.run_task(attempt, decision)
-        elif deaths(attempt.request) > attempt.settings.worker.max_attempts:
-            return decision  # cleaning up took the worker along, too
+        """Run the task of the event; a request that is not carried out only cleans up after its inspection.
+
+        ``ClaimLostError``, after which nothing may be written: all else becomes an outcome.
+        """
+        request, decision = attempt.request, attempt.decision
+        if not isinstance(decision, Run):
+            if delivery.deaths(request) > attempt.settings.worker.max_attempts:
+                return decision  # cleaning up took the worker along, too
+            outcome = _clean_up_refused(attempt, decision)
+        elif decision.undone:
+            outcome = _leave_undone(attempt, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
         else:
-            outcome = decision
-            # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
-            # BMCs (see ``results.following_request``), and not if stored data was processed. A start is undone below.
-            ends = attempt.before.state in MACHINE and lane_of(event) is Lane.BMC and event is not Event.INSPECT
-            if isinstance(decision, Fail) and ends:
-                outcome = _clean_up(power_off_quietly, attempt, decision)
-        if isinstance(outcome, Fail) and event is Event.INSPECT:
+            task = self.tasks.get(request.event)
+            again = delivery.describe_delivery(request) if attempt.rerun else ""
+            if again:
+                attempt.note("delivered again", again)
+            try:
+                # An event without a task only moves the state, as a restored row or another release may request.
+                outcome = Done() if task is None else task(attempt)
+            except INTERRUPTIONS as exc:
+                outcome = outcome_of(attempt, exc)
+            except errors.ClaimLostError:
+                raise
+            except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
+                _log.exception("task failed", request=request.event, node=attempt.node.uuid)
+                outcome = Retry(RETRY_SECONDS, Reason.INTERNAL, f"{type(exc).__name__} in {request.event}")
+            if isinstance(outcome, Retry):
+                outcome = self.count_retry(attempt, outcome, again)
+        if isinstance(outcome, Fail) and request.event is Event.INSPECT:
             outcome = _clean_up(undo_start_quietly, attempt, outcome)
         return outcome
 
-    def run_task(self, attempt: Attempt, decision: Run) -> Outcome:
-        """Run the task; ``ClaimLostError``, after which nothing may be written: all else becomes an outcome.
-
-        A retry after the last attempt becomes a failure.
-        """
-        if decision.undone:
-            return _leave_undone(attempt, decision.undone, Reason.ATTEMPTS_EXHAUSTED)
-        request, task = attempt.request, self.tasks.get(attempt.request.event)
-        again = describe_delivery(request) if attempt.rerun else ""
-        if again:
-            attempt.note("delivered again", again)
-        try:
-            # An event without a task only moves the state, as a restored row or another release may request.
-            outcome = Done() if task is None else task(attempt)
-        except INTERRUPTIONS as exc:
-            outcome = outcome_of(attempt, exc)
-        except errors.ClaimLostError:
-            raise
-        except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
-            _log.exception("task failed", request=request.event, node=attempt.node.uuid)
-            outcome = Retry(RETRY_SECONDS, Reason.INTERNAL, f"{type(exc).__name__} in {request.event}")
-        if not isinstance(outcome, Retry):
-            return outcome
-        if outcome.reason in (Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED):  # for hours, with many deliveries
+    def count_retry(self, attempt: Attempt, retry: Retry, again: str) -> Outcome:
+        """Return what a retry becomes: after the last attempt a failure, unless what was processed is kept."""
+        if retry.reason in (Reason.REGISTRY_UNAVAILABLE, Reason.NODE_LOCKED):  # for hours, with many deliveries
             attempt.journal.entries = [entry for entry in attempt.journal.entries if entry[1].message != again]
-        if not outcome.counted:
-            return outcome
-        following = msgspec.structs.replace(request, attempt=request.attempt + 1)
+        if not retry.counted:
+            return retry
+        following = msgspec.structs.replace(attempt.request, attempt=attempt.request.attempt + 1)
         ending = delivery.decide_exhausted(attempt.before, following, self.services.delivery)
         if isinstance(ending, Run):
-            return _leave_undone(attempt, f"{outcome.message}; {ending.undone}", outcome.reason)
+            return _leave_undone(attempt, f"{retry.message}; {ending.undone}", retry.reason)
         if isinstance(ending, Fail) and ending.reason is Reason.ATTEMPTS_EXHAUSTED:
-            return Fail(outcome.reason, f"{outcome.message}; gave up after {many(count_attempts(request), 'attempt')}")
-        return ending or outcome
+            tried = many(delivery.count_attempts(attempt.request), "attempt")
+            return Fail(retry.reason, f"{retry.message}; gave up after {tried}")
+        return ending or retry
 
     # follow, commit, consume
 
@@ -282,7 +283,7 @@ class Worker:
             return SameThread()
         if self.services.stop.is_set():
             return None
-        slot = self.lanes[lane_of(request.event)].enter(request, claimed=False)
+        slot = self.lanes[delivery.lane_of(request.event)].enter(request, claimed=False)
         return slot if isinstance(slot, Slot) else None
 
     def end(
@@ -345,7 +346,7 @@ class Worker:
 
     def give_up(self, claim: Claim) -> str:
         """The request's node is unknown: try again later, and consume the request in the end; return what was done."""
-        if count_attempts(claim.request) < self.services.settings.worker.max_attempts:
+        if delivery.count_attempts(claim.request) < self.services.settings.worker.max_attempts:
             return self._unless_lost(lambda tx: tx.requests.retry(claim, RETRY_SECONDS), "will try again")
         return self._unless_lost(lambda tx: tx.requests.consume(claim), "gave up")
 
@@ -368,12 +369,36 @@ class Worker:
         return any(request.begun for request in pending if request.id == claim.request.id)
 
 
+def _is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
+    """Whether a request to time out still applies; True for all other requests."""
+    request, inspection = locked.claim.request, locked.inspection
+    if request.event is not Event.TIMEOUT or inspection is None or delivery.is_overdue(inspection, tx.now, timeout):
+        return True
+    if locked.node.state not in WORKED_ON:
+        return False
+    # The attempt that worked on it may have left the end to this request. If there is no other, it must not be lost.
+    pending = tx.requests.pending(locked.node.uuid)
+    return not any(queued.id != request.id and queued.inspection == request.inspection for queued in pending)
+
+
 def _seconds_waited(tx: Transaction, locked: Locked) -> float | None:
     """Return for how long the inspection has waited for workers, with this request; None if it is stored already."""
     request, inspection = locked.claim.request, locked.inspection
     if inspection is None or request.inspection != inspection.uuid or request.attempt > 1:
         return None
     return inspection.queued + max(0.0, tx.now - request.created_at)
+
+
+def _clean_up_refused(attempt: Attempt, decision: Drop | Fail) -> Outcome:
+    """Power off the machine of an inspection that refusing the request may end; a start is undone by its caller.
+
+    Only in the lane that waits for BMCs (see ``results.following_request``), and not if stored data was processed.
+    """
+    event = attempt.request.event
+    is_end = isinstance(decision, Fail) and event is not Event.INSPECT and attempt.before.state in MACHINE
+    if is_end and delivery.lane_of(event) is Lane.BMC:
+        return _clean_up(power_off_quietly, attempt, decision)
+    return decision
 
 
 def _clean_up(action: Callable[[Attempt], None], attempt: Attempt, outcome: Outcome) -> Outcome:

@@ -1,4 +1,4 @@
-"""The machine of an inspection: its ramdisk in virtual media, and its power. Restarts are in ``restart``.
+"""The machine of an inspection: its ramdisk in virtual media, its power, and what its BMC reports of its hardware.
 
 Inserted virtual media is recorded on the node, so that the request that ends the inspection (finish, abort, time-out, a
 failed start) ejects exactly that. A failure to eject never fails an inspection.
@@ -6,6 +6,7 @@ failed start) ejects exactly that. A failure to eject never fails an inspection.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -14,18 +15,29 @@ import msgspec
 import structlog
 
 from ferroscope import node_boot
-from ferroscope.contracts.bmc import AttachesMedia, ForcesOff, Power, RamdiskBoot, Switch
-from ferroscope.contracts.errors import BmcError
-from ferroscope.core import callback_secret, virtual_media
+from ferroscope.contracts.bmc import (
+    ForcesOff,
+    ListsNics,
+    OutOfBand,
+    OutOfBandNic,
+    Power,
+    RamdiskBoot,
+    ReportsHealth,
+    Switch,
+)
+from ferroscope.contracts.errors import BmcError, ConflictError
+from ferroscope.contracts.store import Packed, Part, packed
+from ferroscope.core import lookup, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
-from ferroscope.core.callback_secret import Delivery
-from ferroscope.core.delivery import Done, Outcome
-from ferroscope.core.model import Node
+from ferroscope.core.delivery import Next, Outcome
+from ferroscope.core.lookup import SecretDelivery
+from ferroscope.core.model import Document, Node, Port
+from ferroscope.core.notification import iso
 from ferroscope.core.states import AWAITED, Event
-from ferroscope.core.virtual_media import Image, MediaDevice
+from ferroscope.core.virtual_media import Image
+from ferroscope.db import Transaction
 from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
-from ferroscope_client.core.host_spelling import refusal_of_url
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.states import State
 from ferroscope_client.core.values import without_secrets
@@ -36,7 +48,6 @@ INSERTED: Final = "inserted_ramdisk"
 PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
 _OFF: Final = "power off a machine that was on"
-_MAX_URL_CHARACTERS: Final = 120
 
 _log = structlog.get_logger(__name__)
 
@@ -66,7 +77,7 @@ def insert(attempt: Attempt) -> None:
     if remark:
         attempt.warn("virtual media", remark)
     carries = image.parameters and not remark and node_boot.carries_secret(attempt.settings)
-    record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
+    record_delivery(attempt, SecretDelivery.VIRTUAL_MEDIA if carries else SecretDelivery.NONE)
 
 
 def check_image(attempt: Attempt) -> None:
@@ -79,7 +90,7 @@ def check_image(attempt: Attempt) -> None:
     attempt.warn("virtual media", flaw.message, reason=flaw.reason)
 
 
-def record_delivery(attempt: Attempt, delivery: Delivery) -> None:
+def record_delivery(attempt: Attempt, delivery: SecretDelivery) -> None:
     """Record how the machine gets its secret, together with the intent to power it on."""
     inspection = attempt.inspection
     if inspection is not None and inspection.secret is not None and inspection.secret_delivery != delivery:
@@ -172,8 +183,8 @@ def ramdisk_image(attempt: Attempt) -> Image:
         callback_url(base)
     except ValueError:
         return _with_https(attempt, iso)
-    secret = callback_secret.live(attempt.inspection)
-    disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
+    secret = lookup.live_secret(attempt.inspection)
+    disk = "disk.img" if secret is None else f"{lookup.disk_key(secret)}/disk.img"
     return _with_https(attempt, iso, f"{base.rstrip('/')}/v1/ramdisk_parameters/{attempt.node.uuid}/{disk}")
 
 
@@ -324,67 +335,115 @@ def _try_power_off(attempt: Attempt) -> bool:
     return True
 
 
-# Commands: images that callers attach to a machine's virtual drives. Only a worker may ask a BMC, so the API lists what
-# a worker saw last. The drives belong to one owner at a time: the API refuses the commands during an inspection, and an
-# inspection spares what is attached (``kept_images``).
+# Out-of-band inspection: NICs and hardware as the BMC reports them, without a ramdisk.
+#
+# NICs become ports before the first boot, so that the PXE filter and the lookup know the machine. The hardware is
+# either processed as an inspection, or kept beside the inventory that the ramdisk sends.
+
+_READ: Final = "read out of band"
+# Parts that could not be read, which a note lists.
+_MAX_SHOWN: Final = 5
 
 
-def attach_media(attempt: Attempt) -> Outcome:
-    """Attach the payload's ``image_url`` as ``device_type``."""
-    driver, payload = _media_driver(attempt), attempt.request.payload
-    device, url = MediaDevice(payload["device_type"]), str(payload["image_url"])
-    if why := refusal_of_url(url):
-        raise BmcError(f"invalid image_url: {why}", transient=False, reason=Reason.ISO_INVALID)
-    eject_leftover(attempt)
-    attempt.command(partial(driver.attach_medium, attempt.node, device, url))
-    attempt.node.internal[virtual_media.ATTACHED] = {**_attached_media(attempt.node), device: url}
-    attempt.note("virtual media", f"attached {without_secrets(url)[:_MAX_URL_CHARACTERS]} as {device}")
-    _store_drives(attempt, driver)
-    return Done()
+def inspect_out_of_band(attempt: Attempt) -> Outcome:
+    """Read the hardware and pass it to the hooks as if a ramdisk had sent it."""
+    inventory = _read_inventory(attempt)
+    inventory.setdefault("interfaces", [])  # some BMCs know none; hooks decide whether that is enough
+    health = _read_health(attempt, inventory)
+    sent: dict[Part, bytes] = {"inventory": msgspec.json.encode(inventory), "unprocessed": b"{}"}
+    attempt.parts = packed(sent) | _pack_report(attempt, inventory, health)
+    attempt.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
+    return Next(Event.CONTINUE)
 
 
-def detach_media(attempt: Attempt) -> Outcome:
-    """Empty the drives of the payload's ``device_types``, or all."""
-    driver = _media_driver(attempt)
-    devices = [MediaDevice(device_type) for device_type in attempt.request.payload.get("device_types") or []]
-    eject_leftover(attempt)
-    ejected = attempt.command(partial(driver.detach_media, attempt.node, devices))
-    kept = _attached_media(attempt.node).items() if devices else ()
-    attempt.node.internal[virtual_media.ATTACHED] = {key: url for key, url in kept if key not in devices}
-    drives = ", ".join(devices) or "all virtual drives"
-    attempt.note("virtual media", f"emptied {drives}" if ejected else f"nothing to detach from {drives}")
-    _store_drives(attempt, driver)
-    return Done()
+def read_out_of_band(attempt: Attempt, lister: ListsNics | None, *, collects: bool) -> None:
+    """Before the ramdisk boots: create ports for the NICs that ``lister`` reports; ``collects``: keep the inventory.
+
+    Neither is required for the inspection, so a failure of the BMC is only noted.
+    """
+    if attempt.has_intended(_READ):
+        return
+    parts: dict[Part, Packed] = {}
+    try:
+        if collects:
+            inventory = _read_inventory(attempt)
+            parts = _pack_report(attempt, inventory, _read_health(attempt, inventory))
+            attempt.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
+        if lister is not None:
+            _create_ports(attempt, [nic for nic in lister.nics(attempt.node) if nic.enabled])
+    except BmcError as exc:
+        attempt.warn("out of band", f"could not read the hardware inventory from the BMC: {exc}", reason=exc.reason)
+    # Stored immediately: an attempt that is throttled and retried must not ask the BMC again.
+    attempt.intend(_READ, lambda tx: _save_parts(tx, attempt, parts))
 
 
-def learn_drives(attempt: Attempt) -> None:
-    """Store which virtual drives there are; many BMCs have none, or need a license for them."""
+def _read_inventory(attempt: Attempt) -> Document:
+    """Return what the BMC reports; what could not be read of it is noted."""
+    inventory = _out_of_band_driver(attempt).inventory(attempt.node)
+    if unread := inventory.pop("unread", None):
+        message = f"some parts of the BMC's inventory could not be read: {'; '.join(map(str, unread[:_MAX_SHOWN]))}"
+        attempt.warn("out of band", message, reason=Reason.BMC_REFUSED)
+    return inventory
+
+
+def _save_parts(tx: Transaction, attempt: Attempt, parts: dict[Part, Packed]) -> None:
+    if parts and attempt.node.inspection:
+        tx.data.save(attempt.node.inspection, attempt.node.uuid, parts)
+
+
+def _out_of_band_driver(attempt: Attempt) -> OutOfBand:
     driver = attempt.driver()
-    if isinstance(driver, AttachesMedia):
-        _store_drives(attempt, driver, warns=False)
-
-
-def _media_driver(attempt: Attempt) -> AttachesMedia:
-    driver = attempt.driver()
-    if not isinstance(driver, AttachesMedia):
-        message = f"driver {attempt.node.driver} does not support virtual media"
-        raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+    if not isinstance(driver, OutOfBand):
+        raise BmcError(
+            f"driver {attempt.node.driver!r} does not support out-of-band inspection",
+            transient=False,
+            reason=Reason.DRIVER_INFO_INVALID,
+        )
     return driver
 
 
-def _attached_media(node: Node) -> dict[str, str]:
-    attached = node.internal.get(virtual_media.ATTACHED)
-    return attached if isinstance(attached, dict) else {}
-
-
-def _store_drives(attempt: Attempt, driver: AttachesMedia, *, warns: bool = True) -> None:
-    """Store what the drives have now. A command before has succeeded, even if the BMC does not answer now."""
+def _read_health(attempt: Attempt, inventory: Document) -> Document:
+    """Return the health of the machine, and add the versions of its firmware to the inventory; a failure is noted."""
+    driver = attempt.driver()
+    if not isinstance(driver, ReportsHealth):
+        return {}
     try:
-        attempt.node.internal[virtual_media.SEEN] = [
-            msgspec.to_builtins(msgspec.structs.replace(medium, image=medium.image and without_secrets(medium.image)))
-            for medium in driver.media(attempt.node)
-        ]
+        report = driver.health(attempt.node)
     except BmcError as exc:
-        attempt.node.internal.pop(virtual_media.SEEN, None)
-        if warns:
-            attempt.warn("virtual media", f"cannot read the virtual drives: {exc}", reason=exc.reason)
+        attempt.warn("out of band", f"could not read the health from the BMC: {exc}", reason=exc.reason)
+        return {}
+    if report.get("firmware"):
+        inventory["firmware"] = report["firmware"]
+    health: Document = report.get("health") or {}
+    if health and not health.get("complete"):
+        attempt.note("out of band", "the BMC did not answer in time: its health and firmware report is incomplete")
+    return health
+
+
+def _pack_report(attempt: Attempt, inventory: Document, health: Document) -> dict[Part, Packed]:
+    report = {"source": attempt.node.driver, "read_at": iso(attempt.clock.time()), "inventory": inventory}
+    return packed({"out_of_band": msgspec.json.encode(report | ({"health": health} if health else {}))})
+
+
+def _create_ports(attempt: Attempt, nics: list[OutOfBandNic]) -> None:
+    """Create the missing ports immediately: the machine is about to boot."""
+    own_macs, ignored = {port.address for port in attempt.ports}, attempt.settings.inspector.ignored
+    nics = [nic for nic in nics if nic.mac not in ignored]
+    elsewhere = attempt.ports_elsewhere([nic.mac for nic in nics if nic.mac not in own_macs])
+    missing = [
+        Port(uuid=str(uuid.uuid4()), node=attempt.node.uuid, address=nic.mac)
+        for nic in nics
+        if nic.mac not in own_macs and nic.mac not in elsewhere
+    ]
+    for address, node in elsewhere.items():
+        message = f"the BMC reports NIC {address}, which is a port of node {node}"
+        attempt.warn("ports", message, reason=Reason.PORT_CONFLICT)
+    if not missing:
+        return
+    try:
+        attempt.write(lambda tx: tx.ports.add(missing))
+        attempt.ports.extend(missing)
+    except ConflictError as exc:
+        attempt.warn("ports", f"no ports created: {exc}", reason=Reason.PORT_CONFLICT)
+        return
+    attempt.note("ports", f"created from the NICs that the BMC reports: {', '.join(port.address for port in missing)}")

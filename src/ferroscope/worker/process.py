@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Later, Query, packed
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.delivery import Done, Fail, Next, Outcome
 from ferroscope.core.model import Document, Node, Request, Severity
 from ferroscope.core.node_changes import ValueSource, sourced_values, update_sources
@@ -264,7 +264,7 @@ def _check_bmc_address(attempt: Attempt, applied: str) -> None:
     Secrets that rules set together with an address are sent there only after an operator's approval, or within
     ``[drivers] bmc_networks``.
     """
-    changed, kept = bmc_access.exposed_fields(attempt.before, attempt.node, ())
+    changed, kept = driver_info.exposed_fields(attempt.before, attempt.node, ())
     before, after = attempt.before.driver_info, attempt.node.driver_info
     if kept:
         why = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
@@ -275,14 +275,14 @@ def _check_bmc_address(attempt: Attempt, applied: str) -> None:
     if why:
         raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {why}")
     if changed:
-        bmc_access.confirm(attempt.node, by_operator=False)
+        driver_info.confirm_bmc(attempt.node, by_operator=False)
 
 
 def _shared_bmc(tx: Transaction, before: Node, node: Node) -> str:
     """Return why the node must not be where it is now and was not before; "" if it may."""
     stored = tx.addresses.bmc_of(node.uuid)
     was = bmc_place.exclusive_places(before.driver_info, stored)
-    is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
+    is_moved = driver_info.moved_fields(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
     if shared is None:
         return ""

@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.contracts.store import Clock, Query
-from ferroscope.core import bmc_access, model
+from ferroscope.core import driver_info, model
 from ferroscope.core.delivery import Done, Drop, Fail, Next, Outcome, Retry, Run, advance, is_stale
 from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.core.node_changes import merged_fields, three_way
@@ -206,8 +206,8 @@ def write_outcome(
     had_rows = node.search_digest is not None
     # An operator may have changed the node while the task worked on its copy: only what the task changed is written.
     node = three_way(attempt.before, attempt.node, node)
-    if bmc_access.moved_fields(present[0].driver_info, node.driver_info):  # by rules or hooks
-        tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
+    if driver_info.moved_fields(present[0].driver_info, node.driver_info):  # by rules or hooks
+        tx.addresses.set_bmc(node.uuid, driver_info.literal_addresses(node.driver_info))
     changes = attempt.port_changes
     if changes.removed:
         tx.ports.remove(changes.removed)

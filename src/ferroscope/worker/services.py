@@ -17,8 +17,7 @@ from ferroscope.contracts.errors import BmcError, StoreError, StoreUnavailableEr
 from ferroscope.contracts.remote import Images, Unchecked
 from ferroscope.contracts.store import Clock, Later, Part, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
-from ferroscope.core.losses import count_attempts
+from ferroscope.core.delivery import Drop, Fail, Outcome, Retry, count_attempts
 from ferroscope.core.model import Port, Request
 from ferroscope.core.states import Event
 from ferroscope.db import Store, Transaction

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.contracts.store import MOST_WITHOUT, Clock, StopFlag
-from ferroscope.core.lanes import ENDING
+from ferroscope.core.delivery import ENDING
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.states import COMMANDS
 from ferroscope.worker.attempt import Attempt, Locked

@@ -23,17 +23,16 @@ from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Clock
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
-from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.interfaces import NOOP
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Lease, LeaseProfile, Node
 from ferroscope.core.states import Event
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
-from ferroscope.remote import resolver
-from ferroscope.remote.resolver import UnresolvedError
-from ferroscope.worker import machine, out_of_band, restart
+from ferroscope.remote.addresses import UnresolvedError, resolve
+from ferroscope.worker import machine, restart
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import ensure_power
 from ferroscope_client.core.bmc_place import hosts, is_address
@@ -232,7 +231,7 @@ class StartTask:
             return Next(Event.WAIT)
         learn_machine(attempt)
         if boot_method is Boot.OUT_OF_BAND:
-            return out_of_band.inspect(attempt)
+            return machine.inspect_out_of_band(attempt)
         _note_boot(attempt, boot_method)
         early = _follow_earlier_start(attempt, boot_method)
         if isinstance(early, Next):
@@ -245,7 +244,7 @@ class StartTask:
             collects = settings.collect_out_of_band and isinstance(driver, OutOfBand)
             lister = driver if settings.pre_create_ports and isinstance(driver, ListsNics) else None
             if collects or lister:  # first: the PXE filter opens for the ports that this creates
-                out_of_band.prepare(attempt, lister, collects=collects)
+                machine.read_out_of_band(attempt, lister, collects=collects)
             if boot_method in FROM_NETWORK and (early := self._pxe_filter(attempt)) is not None:
                 return early
             self._prepare(attempt, boot_method)
@@ -266,9 +265,9 @@ class StartTask:
             machine.insert(attempt)
         else:
             machine.eject_leftover(attempt)
-            inspection = attempt.inspection
-            if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
-                machine.record_delivery(attempt, Delivery.NONE)
+            planned = (SecretDelivery.PLANNED, SecretDelivery.VIRTUAL_MEDIA)
+            if attempt.inspection is not None and attempt.inspection.secret_delivery in planned:
+                machine.record_delivery(attempt, SecretDelivery.NONE)
             if boot_method is Boot.IPXE:
                 _note_script(attempt)
             _boot_from_network(attempt)
@@ -360,7 +359,7 @@ def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
         address = normalized_ip(host)
         return {address} if address else set()
     try:
-        host_addresses = resolver.resolve(host, seconds, bmc=True)
+        host_addresses = resolve(host, seconds, bmc=True)
     except UnresolvedError as exc:
         _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
         return {canonical_host(host)}

@@ -15,14 +15,14 @@ import msgspec
 from ferroscope.contracts.store import Query
 from ferroscope.core.boot import since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, FILTER_STEP, LEASE_PREFIX, decode_record
-from ferroscope.core.delivery import Done, Fail, Outcome, failure_of, is_overdue, running_since
-from ferroscope.core.lookup import describe_caller
+from ferroscope.core.delivery import Done, Fail, Outcome, failure_of, running_since
+from ferroscope.core.discovery import describe_caller
 from ferroscope.core.model import Entry, Node
-from ferroscope.core.states import WORKED_ON, Event
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import commands, machine, restart
-from ferroscope.worker.attempt import Attempt, Locked
+from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import power_off_quietly
 from ferroscope.worker.process import ProcessTask, RuleStep, finish
 from ferroscope.worker.services import ReadsAhead, Task
@@ -63,8 +63,8 @@ def build(
         Event.VERIFY: commands.verify,
         Event.SET_POWER: commands.set_power,
         Event.SET_BOOT_DEVICE: commands.set_boot_device,
-        Event.ATTACH_VMEDIA: machine.attach_media,
-        Event.DETACH_VMEDIA: machine.detach_media,
+        Event.ATTACH_VMEDIA: commands.attach_media,
+        Event.DETACH_VMEDIA: commands.detach_media,
         Event.SET_PASSWORD: commands.set_password,
     }
 
@@ -112,18 +112,6 @@ def time_out(attempt: Attempt) -> Outcome:
     if ignored is not None:
         return Fail(Reason.NOT_RESTARTED, ignored)
     return attempt.store.read(lambda tx: _explain_silence(tx, attempt, within))
-
-
-def is_still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
-    """Whether a request to time out still applies; True for all other requests."""
-    request, inspection = locked.claim.request, locked.inspection
-    if request.event is not Event.TIMEOUT or inspection is None or is_overdue(inspection, tx.now, timeout):
-        return True
-    if locked.node.state not in WORKED_ON:
-        return False
-    # The attempt that worked on it may have left the end to this request. If there is no other, it must not be lost.
-    pending = tx.requests.pending(locked.node.uuid)
-    return not any(queued.id != request.id and queued.inspection == request.inspection for queued in pending)
 
 
 def _within_time(attempt: Attempt) -> str:

@@ -14,7 +14,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.openstack.bmc import IronicBmc
 from ferroscope.core.model import Node
-from ferroscope.remote.retry import Once
+from ferroscope.remote.calls import Once
 from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 

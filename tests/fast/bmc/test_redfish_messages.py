@@ -16,7 +16,7 @@ from ferroscope.bmc.ipmi.info import read as read_ipmi
 from ferroscope.bmc.redfish.driver import RedfishAccess
 from ferroscope.bmc.redfish.failures import translate
 from ferroscope.remote import bounded_http
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.values import WITHHELD
 

@@ -12,7 +12,7 @@ from ferroscope.bmc.redfish.driver import RedfishBmc, read_access
 from ferroscope.bmc.redfish.redaction import Redactor, is_words
 from ferroscope.bmc.redfish.report import collect
 from ferroscope.remote.addresses import ANYWHERE
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 from tests.support.rows import each
 from tests.support.scripted_redfish import SESSIONS, SYSTEM, Answer, ScriptedBmc, answer
 

@@ -12,9 +12,8 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.contracts.errors import BmcError
-from ferroscope.remote import resolver
-from ferroscope.remote.addresses import Networks
-from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.remote import addresses
+from ferroscope.remote.addresses import Networks, UnresolvedError
 from ferroscope.runtime.externals import build_drivers
 from ferroscope_client.core.reasons import Reason
 from tests.support import examples
@@ -91,7 +90,7 @@ def test_drivers_refuse_a_spelling_that_might_be_another_bmc_also_if_it_is_store
 @each("host", ["10.40.0.041", "10.40.34", "170393641", "0177.0.0.1"])
 def test_such_a_spelling_is_never_connected_to(host: str) -> None:
     with pytest.raises(UnresolvedError):
-        resolver.resolve(host, 1.0)
+        addresses.resolve(host, 1.0)
 
 
 @pytest.mark.parametrize("kind", [RedfishBmc, IpmiBmc])
@@ -103,7 +102,7 @@ def test_a_name_is_decided_upon_when_it_is_connected_to(
     node = examples.node(driver=name, driver_info=info(name, "bmc.example.net"))
     assert driver.validate(node) is None  # at that time it may have had another address
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", lambda *_args, **_more: found)
+    monkeypatch.setattr("ferroscope.remote.addresses.socket.getaddrinfo", lambda *_args, **_more: found)
     with pytest.raises(BmcError) as refused:
         driver.get_power(node)
     assert refused.value.reason is Reason.BMC_NOT_ALLOWED

@@ -9,7 +9,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.model import Document
 from ferroscope_client.core.bmc_place import (
     PlaceIndex,
@@ -271,11 +271,11 @@ def test_a_node_says_that_it_shares_its_bmc(value: object, on_purpose: bool) -> 
 
 
 def test_the_index_of_addresses_has_one_spelling_of_a_name() -> None:
-    assert bmc_access.literal_addresses({"redfish_address": "https://BMC7.example."}) == {
+    assert driver_info.literal_addresses({"redfish_address": "https://BMC7.example."}) == {
         canonical_host("bmc7.example")
     }
-    assert bmc_access.literal_addresses({"ipmi_address": "192.0.2.1", "ipmi_local_address": "0x20"}) == {"192.0.2.1"}
-    assert bmc_access.literal_addresses({"boot_mac_address": "52:54:00:12:34:56"}) == set()
+    assert driver_info.literal_addresses({"ipmi_address": "192.0.2.1", "ipmi_local_address": "0x20"}) == {"192.0.2.1"}
+    assert driver_info.literal_addresses({"boot_mac_address": "52:54:00:12:34:56"}) == set()
 
 
 @each(

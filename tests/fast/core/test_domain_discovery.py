@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ferroscope.core.lookup import DiscoveryLimits, Evidence, Rejection, discoverable, refuse_rejected, too_many
+from ferroscope.core.discovery import DiscoveryLimits, Rejection, discoverable, refuse_rejected, too_many
+from ferroscope.core.lookup import Evidence
 from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.core import bmc_access, ironic_nodes
+from ferroscope.core import driver_info, ironic_nodes
 from ferroscope.core.delivery import NotInspectableError, check_inspectable
 from ferroscope.core.model import Node
 from ferroscope_client.core.states import State
@@ -50,7 +50,7 @@ def test_a_copy_has_ironics_fields_and_no_secret() -> None:
 def test_a_secret_that_stays_in_ironic_still_belongs_to_the_address_of_its_bmc() -> None:
     node = changed()
     moved = after(node, driver_info=node.driver_info | {"redfish_address": "https://198.51.100.9"})
-    assert bmc_access.exposed_fields(node, moved, ()) == (["redfish_address"], ["redfish_password"])
+    assert driver_info.exposed_fields(node, moved, ()) == (["redfish_address"], ["redfish_password"])
 
 
 def test_values_of_a_wrong_type_are_not_believed() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.core import losses
-from ferroscope.core.delivery import DeliveryPolicy, Fail, Run, decide
-from ferroscope.core.losses import Cause, Loss
+from ferroscope.core import delivery, losses
+from ferroscope.core.delivery import Cause, DeliveryPolicy, Fail, Loss, Run, decide
 from ferroscope.core.model import Member, Node, Request
 from ferroscope.core.states import Event
 from ferroscope_client.core.reasons import Reason
@@ -74,25 +73,23 @@ def test_claims_are_released_only_by_who_was_there_for_a_moment() -> None:
 
 
 def test_only_deaths_count() -> None:
-    assert losses.count_attempts(request(Cause.OUTAGE, Cause.STOPPED, Cause.SILENT_HOST, Cause.RETURNED)) == 1
-    assert losses.count_attempts(request(Cause.OUTAGE, Cause.DIED, Cause.DIED)) == 3
+    assert delivery.count_attempts(request(Cause.OUTAGE, Cause.STOPPED, Cause.SILENT_HOST, Cause.RETURNED)) == 1
+    assert delivery.count_attempts(request(Cause.OUTAGE, Cause.DIED, Cause.DIED)) == 3
 
 
 def test_what_another_release_has_noted_in_another_form_is_left_out() -> None:
-    assert (
-        losses.count_attempts(Request(node="n", event=Event.FINISH, attempt=2, lost='[{"member": "m", "cause": "?"}]'))
-        == 2
-    )
+    request = Request(node="n", event=Event.FINISH, attempt=2, lost='[{"member": "m", "cause": "?"}]')
+    assert delivery.count_attempts(request) == 2
 
 
 def test_a_later_look_shows_who_has_returned_and_which_host_had_not_failed() -> None:
     present = [member("m0"), member("m9", started_at=NOW - 1.0)]
-    assert losses.count_attempts(losses.review_losses(request(Cause.DIED), present, NOW)) == 1, (
+    assert delivery.count_attempts(losses.review_losses(request(Cause.DIED), present, NOW)) == 1, (
         "the same process is alive again"
     )
-    assert losses.count_attempts(losses.review_losses(request(Cause.SILENT_HOST), present[1:], NOW)) == 2
+    assert delivery.count_attempts(losses.review_losses(request(Cause.SILENT_HOST), present[1:], NOW)) == 2
     rebooted = member("m9", started_at=NOW - 1.0, boot="b2")
-    assert losses.count_attempts(losses.review_losses(request(Cause.SILENT_HOST), [rebooted], NOW)) == 1
+    assert delivery.count_attempts(losses.review_losses(request(Cause.SILENT_HOST), [rebooted], NOW)) == 1
 
 
 def test_who_has_returned_was_only_frozen_although_it_died_later() -> None:
@@ -101,9 +98,9 @@ def test_who_has_returned_was_only_frozen_although_it_died_later() -> None:
     for noted in (Cause.DIED, Cause.SILENT_HOST):
         for later in ({"last": LAST + 0.5}, left):
             returned = member("m0", steady_since=LAST + 0.5, **later)
-            assert losses.count_attempts(losses.review_losses(request(noted), [returned, successor], NOW)) == 1
+            assert delivery.count_attempts(losses.review_losses(request(noted), [returned, successor], NOW)) == 1
         for gone in (member("m0", last=LAST), member("m0", **left)):
-            assert losses.count_attempts(losses.review_losses(request(noted), [gone, successor], NOW)) == 2
+            assert delivery.count_attempts(losses.review_losses(request(noted), [gone, successor], NOW)) == 2
 
 
 NODE = Node(uuid="n", name="n", driver="sim", provision_state=Provision.INSPECTING, state=State.PROCESSING)

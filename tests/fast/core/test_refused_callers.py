@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.core.lookup import (
+from ferroscope.core.discovery import (
     MAX_REFUSED_CALLERS,
     REFUSED_CALLER_SECONDS,
     RefusedCaller,

@@ -11,9 +11,9 @@ import pytest
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
+from ferroscope.core.driver_info import STAND_IN, for_validation
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import STAND_IN, for_validation
 from ferroscope.secrets.env import EnvSource
 from ferroscope.secrets.file import FileSource
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
@@ -191,4 +191,4 @@ def test_a_driver_gets_the_secret_and_an_error_names_the_reference() -> None:
 def test_a_reference_is_a_stored_secret_when_the_address_changes() -> None:
     before = Node(uuid=UUID, driver="redfish", driver_info={"redfish_address": "a", "redfish_username": "secret://s/u"})
     after = Node(uuid=UUID, driver="redfish", driver_info=before.driver_info | {"redfish_address": "b"})
-    assert bmc_access.exposed_fields(before, after, ()) == (["redfish_address"], ["redfish_username"])
+    assert driver_info.exposed_fields(before, after, ()) == (["redfish_address"], ["redfish_username"])

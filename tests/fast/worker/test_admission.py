@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.lanes import bmc_of
+from ferroscope.core.driver_info import bmc_of
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event
 from ferroscope.worker.slots import (

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from ferroscope.core.model import Node
-from ferroscope.remote import resolver
 from ferroscope.worker.start import resolve_addresses
 from tests.support.rows import each
 
@@ -25,7 +24,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(-2, "Name or service not known")
         return [(2, 1, 6, "", (text, 0)) for text in ("192.0.2.7", "192.0.2.8", "2001:DB8::7", "127.0.0.1")]
 
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("ferroscope.remote.addresses.socket.getaddrinfo", getaddrinfo)
 
 
 @each(

@@ -21,7 +21,7 @@ from ferroscope.contracts.bmc import (
 )
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.remote import processor_delay
+from ferroscope.remote import calls
 from ferroscope.worker.attempt import ObservedDriver
 from ferroscope.worker.services import BmcObserver
 from ferroscope_client.core.reasons import Reason
@@ -81,7 +81,7 @@ class Silent(FakeBmc):
         self._hold = hold
 
     def get_power(self, node: Node) -> Power:
-        with processor_delay.measure_delay():
+        with calls.measure_delay():
             time.sleep(0.05)  # the thread that measures sleeps
             ctypes.PyDLL(None).usleep(int(self._hold * 1e6))
             time.sleep(0.05)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.states import Event
 from ferroscope_client.core.states import State
 from ferroscope_client.core.values import mask
@@ -32,14 +32,14 @@ def test_the_parameter_disk_carries_the_secret_which_is_required_before_the_mach
     assert delivered == ["virtual-media"]
     inserted = machine(service).drive
     assert inserted is not None
-    parameters = f"{API}/v1/ramdisk_parameters/{NODE}/{callback_secret.disk_key(SECRET)}/disk.img"
+    parameters = f"{API}/v1/ramdisk_parameters/{NODE}/{lookup.disk_key(SECRET)}/disk.img"
     assert (inserted.iso, inserted.parameters) == (ISO, parameters)
     shown = str(mask(service.node.internal))
-    assert callback_secret.disk_key(SECRET) not in shown
+    assert lookup.disk_key(SECRET) not in shown
     service.finish()
     assert service.machine.commands[-1] == "eject"
     assert machine(service).drive is None
-    assert service.inspection.secret == callback_secret.ended_secret(SECRET)
+    assert service.inspection.secret == lookup.ended_secret(SECRET)
 
 
 def test_a_successor_of_a_killed_worker_boots_with_the_same_secret() -> None:
@@ -87,7 +87,7 @@ def test_however_an_inspection_ends_its_secret_is_not_kept(event: Event) -> None
     secured(service)
     service.work()
     service.carry_out(event)
-    assert service.inspection.secret == callback_secret.ended_secret(SECRET)
+    assert service.inspection.secret == lookup.ended_secret(SECRET)
 
 
 def test_a_second_boot_of_an_inspection_may_look_itself_up_again() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
-from ferroscope.core.callback_secret import CallbackProof, judge, live
+from ferroscope.core.lookup import CallbackProof, judge_callback, live_secret
 from ferroscope.core.states import Event
 from ferroscope_client.core.states import Provision, State
 from tests.fast.worker.conftest import Service
@@ -21,8 +21,8 @@ def test_a_start_while_waiting_is_a_new_inspection_that_replaces_the_one_that_wa
     ended = service.store.read(lambda tx: tx.inspections.get(old.uuid))
     assert (ended.state, ended.reason, ended.finished_at is not None) == (State.ERROR, "restarted", True)
     assert node.inspection in (ended.error or "")
-    assert live(ended) is None
-    assert judge("required", service.inspection, "first").proof is CallbackProof.WRONG
+    assert live_secret(ended) is None
+    assert judge_callback("required", service.inspection, "first").proof is CallbackProof.WRONG
     service.work()
     assert service.machine.commands == ["boot pxe", "power on", "power off", "boot pxe", "power on"]
     service.finish()

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Node
-from ferroscope.remote import command_fence
+from ferroscope.remote import calls
 from ferroscope.worker.loop import Worker
 from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service
@@ -171,7 +171,7 @@ def test_a_worker_frozen_between_confirmation_and_command_sends_nothing(
                 service.machine.commands.append("-- m1 wakes up")
             if heart == "beats again first":
                 membership.beat()
-        command_fence.check()
+        calls.check_fence()
         power(node, wanted)
 
     pause = service.stop.wait

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.core.boot_macs import DHCP_STEP, FilterRecord
-from ferroscope.core.lookup import RefusedCaller
+from ferroscope.core.discovery import RefusedCaller
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event
 from tests.fast.worker.conftest import NODE, Service

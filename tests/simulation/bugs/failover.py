@@ -11,7 +11,7 @@ from ferroscope import leadership
 from ferroscope.contracts.bmc import Power
 from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover import case, controller, decision, machines, pods, proof, reading, returning
-from ferroscope.remote import command_fence
+from ferroscope.remote import calls
 from tests.simulation.bugs.registry import bug
 
 # A StatefulSet that can move, on workers of which all are known, and nothing else that could hide what is looked for.
@@ -189,7 +189,7 @@ bug(
 )
 def _() -> Iterator[Any]:
     yield leadership.StepLeadership, "keep_alive", lambda self: self._leadership.keep_alive()
-    yield command_fence, "check", lambda: float("inf")
+    yield calls, "check_fence", lambda: float("inf")
     yield role, "fence_commands", _unfenced
     yield controller.Failover, "_save", _unfenced_save
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.core import callback_secret
-from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
+from ferroscope.core import lookup
+from ferroscope.core.lookup import CallbackProof, CallbackVerdict
 from tests.simulation.bugs.registry import bug
 
-_judge = callback_secret.judge
+_judge = lookup.judge_callback
 
 
 @bug("secret-unchecked", "a callback is accepted whatever secret it has", rule="I10", seeds=3, intruders=True)
 def _() -> Iterator[Any]:
-    yield callback_secret, "judge", lambda *_: CallbackVerdict(CallbackProof.VERIFIED, accepted=True)
+    yield lookup, "judge_callback", lambda *_: CallbackVerdict(CallbackProof.VERIFIED, accepted=True)
 
 
 @bug(
@@ -24,4 +24,4 @@ def _() -> Iterator[Any]:
     def judge(mode: Any, inspection: Any, given: str | None) -> CallbackVerdict:
         return _judge(mode, inspection, given) if given else CallbackVerdict(CallbackProof.MISSING, accepted=True)
 
-    yield callback_secret, "judge", judge
+    yield lookup, "judge_callback", judge

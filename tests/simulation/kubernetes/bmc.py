@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.remote import command_fence
+from ferroscope.remote import calls
 from tests.simulation.checks.failover import READ_BEFORE
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ClusterBmc:
         return True
 
     def _command(self, node: Node, *, on: bool) -> None:
-        command_fence.check()
+        calls.check_fence()
         sent_at = self._kernel.now
 
         def obey(machine: Machine) -> BmcError | None:

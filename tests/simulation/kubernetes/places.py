@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.remote.resolver import UnresolvedError
+from ferroscope.remote.addresses import UnresolvedError
 
 if TYPE_CHECKING:
     from tests.simulation.kubernetes.machines import Machine

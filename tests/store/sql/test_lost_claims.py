@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from ferroscope.core.losses import Cause, count_attempts, losses_of
+from ferroscope.core.delivery import Cause, count_attempts, losses_of
 from ferroscope.core.model import Claim, Node, Request
 from ferroscope.core.states import Event
 from ferroscope.db import schema

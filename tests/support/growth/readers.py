@@ -171,7 +171,7 @@ _CALLS: Final[dict[str, Read]] = {
     "contrib.ui.form:_parts": lambda place, raw: _call(place, raw, "multipart/form-data; boundary=a"),
     "contrib.ui.view:read": lambda place, text: _call(place, text, ["a"]),
     "client.core.json_safety:odd_fields": lambda place, document: _call(place, document, 5),
-    "core.lanes:_parse_address": lambda place, text: _call(place, text, "443"),
+    "core.driver_info:_parse_address": lambda place, text: _call(place, text, "443"),
     "client.core.values:unmask": lambda place, pair: _call(place, *pair),
     "client.enrollment.node_file:read": lambda place, text: _call(place, text, "csv"),
     "client.enrollment.node_file:decode_document": lambda place, text: _call(place, text, "yaml", aliases=False),
@@ -182,7 +182,7 @@ _CALLS: Final[dict[str, Read]] = {
     "hooks.pipeline:Pipeline": lambda _, found: _hooks()({"pci_devices": [], **found}),
     "http_server.incoming:Incoming": _feed,
     "client.lldp.tlvs:values": lambda place, recorded: _call(place, _call("client.lldp.tlvs:frame", recorded)[0]),
-    "remote.retry:retry_after": lambda place, text: _call(place, text, None),
+    "remote.calls:retry_after": lambda place, text: _call(place, text, None),
     "rules.template:parse": lambda place, text: _call(place, text, ["a"]),
     "storage.reader:unpack": lambda place, packed: _call(
         place, packed, SimpleNamespace(content_size=None, content_sha256=None)
@@ -194,13 +194,13 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         "api.auth.http_basic:_decode api.baremetal.search:parse_query bmc.ipmi.driver:boot_device_of"
         " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.driver:read_access"
         " bmc.redfish.virtual_media:is_same_image bmc.redfish.redaction:is_words contrib.ui.form:fields"
-        " contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
+        " contrib.ui.render:harmless contrib.ui.view:read core.lookup:without_disk_key"
         " core.boot_macs:decode_record core.credentials:parse_token client.core.host_spelling:parse_address"
-        " client.core.host_spelling:refusal_of_urls client.core.labels:selector core.lanes:_parse_address"
+        " client.core.host_spelling:refusal_of_urls client.core.labels:selector core.driver_info:_parse_address"
         " client.core.mac_addresses:boot_mac client.core.values:clean client.core.values:parse"
         " client.core.values:spreadsheet_cell client.core.values:without_secrets"
         " client.enrollment.node_file:decode_document client.hardware.names:model hardware.query:parse"
-        " http_server.limits:parse_forwarded contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
+        " http_server.limits:parse_forwarded contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.calls:retry_after"
         " remote.webhook:_seconds client.core.json_path:JsonPath rules.template:parse",
     ),
     (

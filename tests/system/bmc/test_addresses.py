@@ -11,8 +11,7 @@ from typing import Any, Final
 import pytest
 
 from ferroscope.core.model import Node
-from ferroscope.remote import resolver
-from ferroscope.remote.addresses import Networks
+from ferroscope.remote.addresses import MAX_LOOKUPS, Networks, UnresolvedError, resolve
 from ferroscope.worker.start import resolve_addresses
 from tests.support.processes import PATIENCE
 
@@ -21,7 +20,7 @@ _LINK_LOCAL: Final = """
 import socket, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ferroscope.remote.addresses import Networks
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 from ferroscope.remote.session import BoundedSession
 
 class Bmc(BaseHTTPRequestHandler):
@@ -56,7 +55,7 @@ def test_a_name_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.Mo
         answered.wait(PATIENCE)
         return []
 
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", hang)
+    monkeypatch.setattr("ferroscope.remote.addresses.socket.getaddrinfo", hang)
     try:
         assert addresses(redfish_address="slow.example") == {"slow.example"}
         assert addresses(redfish_address="slow.example") == {"slow.example"}
@@ -77,14 +76,14 @@ def test_names_of_bmcs_that_nobody_resolves_leave_lookups_for_those_of_the_confi
             raise OSError("no answer")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
 
-    monkeypatch.setattr(resolver.socket, "getaddrinfo", hang)
+    monkeypatch.setattr("ferroscope.remote.addresses.socket.getaddrinfo", hang)
     bmcs = Networks(guarded=True)
     try:
-        for number in range(resolver.MAX_LOOKUPS):
+        for number in range(MAX_LOOKUPS):
             addresses(redfish_address=f"{number}.attacker.example")
-            with pytest.raises(resolver.UnresolvedError):
-                resolver.resolve(f"other-{number}.attacker.example", 0.0, bmcs)
-        assert resolver.resolve("webhook.example.org", PATIENCE) == ("192.0.2.1",)
+            with pytest.raises(UnresolvedError):
+                resolve(f"other-{number}.attacker.example", 0.0, bmcs)
+        assert resolve("webhook.example.org", PATIENCE) == ("192.0.2.1",)
     finally:
         answered.set()
 

@@ -21,7 +21,7 @@ from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.remote.command_fence import TooLateError, fence_commands, guard
+from ferroscope.remote.calls import TooLateError, fence_commands, guard_connection
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.ipmi import Simulator, simulator
 from tests.support.processes import PATIENCE, is_halted, until
@@ -76,7 +76,7 @@ def test_the_kernel_gives_up_what_it_cannot_deliver_when_the_claim_ends() -> Non
         socket.create_connection(listener.getsockname()) as connection,
     ):
         with fence_commands(lambda: 2.5):
-            guard(connection)
+            guard_connection(connection)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
 
 
@@ -116,7 +116,7 @@ import json, sys, time
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc import DriverOptions
 from ferroscope.core.model import Node
-from ferroscope.remote.command_fence import TooLateError, fence_commands
+from ferroscope.remote.calls import TooLateError, fence_commands
 from ferroscope.contracts.bmc import Power
 node = Node(uuid="n", driver="ipmi", driver_info=json.loads(sys.argv[1]))
 end = time.monotonic() + 2.0

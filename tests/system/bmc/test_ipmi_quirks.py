@@ -15,7 +15,6 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.remote import resolver
 from ferroscope.remote.addresses import Networks
 from ferroscope_client.core.reasons import Reason
 from tests.support.ipmi import READER, Simulator, asks_for_sha256, between, opposite, refused, simulator
@@ -64,7 +63,8 @@ def test_a_name_whose_first_address_is_silent_leads_to_the_next_one_which_is_rem
     """As where a name still has an address that the BMC lost, or one of IPv6 that it does not serve."""
     dead = ("127.0.0.8", "127.0.0.9")
     monkeypatch.setattr(
-        resolver.socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (one, 0)) for one in (*dead, bmc_at.address)]
+        "ferroscope.remote.addresses.socket.getaddrinfo",
+        lambda *_, **__: [(0, 0, 0, "", (one, 0)) for one in (*dead, bmc_at.address)],
     )
     bmc = IpmiBmc(DriverOptions(limits=BmcLimits(networks=Networks(["127.0.0.0/8"])), command_timeout=2.0))
     node = bmc_at.node(ipmi_address="bmc.example")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.delivery import Fail
 from ferroscope.core.states import Event
 from ferroscope.worker.start import LEASE
@@ -171,7 +171,7 @@ def answer_badly(site: Site, status: int, message: str) -> None:
 
 def leave_unconfirmed(site: Site) -> None:
     site.enrol_bmc(site.start_bmc())
-    bmc_access.confirm(node := site.service.node("n"), by_operator=False)
+    driver_info.confirm_bmc(node := site.service.node("n"), by_operator=False)
     site.service.alter("n", internal=node.internal)
     site.try_bmc()
 

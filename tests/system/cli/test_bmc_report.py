@@ -14,7 +14,7 @@ from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.cli.service import settings_of
 from ferroscope.config.options import DriverSettings, Settings
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.db import Transaction
 from ferroscope.runtime.backend import open_for_command
 from ferroscope.runtime.externals import build_drivers
@@ -132,7 +132,7 @@ def test_a_bmc_whose_address_the_machine_itself_has_reported_gets_no_password(
 
     def reported(tx: Transaction) -> None:
         node = tx.nodes.get("rack7-u12", lock=True)
-        bmc_access.confirm(node, by_operator=False)
+        driver_info.confirm_bmc(node, by_operator=False)
         tx.nodes.update(node)
 
     with open_for_command(settings_of((configured[1],), None)) as backend:

@@ -21,7 +21,7 @@ import sys, time
 from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.core.model import Node
-from ferroscope.remote.command_fence import fence_commands
+from ferroscope.remote.calls import fence_commands
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 node = Node(uuid="n", driver="sim", driver_info={"sim_address": sys.argv[1], "sim_node": sys.argv[2]})

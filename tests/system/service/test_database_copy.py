@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, text, update
 
 from ferroscope.config.options import DatabaseSettings, SecretSettings, Settings
-from ferroscope.core.secrets import ENCRYPTED
+from ferroscope.core.driver_info import ENCRYPTED
 from ferroscope.core.states import Event
 from ferroscope.db import migrate, schema
 from ferroscope.db.copying.copy import CopyError

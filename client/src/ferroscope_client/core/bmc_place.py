@@ -327,7 +327,7 @@ def is_address(host: str) -> bool:
 
 def bracketed_address(address: str) -> str:
     """Return the address as a URL has it: an IPv6 address in brackets."""
-    return f"[{address}]" if ":" in address and is_address(address) else address
+    return f"[{address}]" if ":" in address and parse_address(address) is not None else address
 
 
 def _host(value: str) -> str | None:

@@ -52,11 +52,6 @@ def new_uuid() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"
 
 
-def new_token() -> str:
-    """Return 256 random bits in hexadecimal: iPXE takes a word that begins with a hyphen for an option."""
-    return urandom(32).hex()
-
-
 def is_spelled_as_name(text: str) -> bool:
     """Whether the text has only the characters of a name."""
     return _NAME.match(text) is not None

@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.api.http.context import ProcessContext
 from ferroscope.api.http.schemas import ApiLink, pair
 from ferroscope.config.options import Settings
-from ferroscope.core import callback_secret
-from ferroscope.core.callback_secret import Delivery
+from ferroscope.core import lookup
+from ferroscope.core.lookup import SecretDelivery
 from ferroscope.core.model import Document, Inspection, Node
 from ferroscope_client.core.values import MASK, mask
 
 _KEY: Final = "agent"
-_WITH_TOKEN: Final = (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)
+_WITH_TOKEN: Final = (SecretDelivery.VIRTUAL_MEDIA, SecretDelivery.BOOT_SCRIPT)
 # The properties that ironic-python-agent (11.0) reads: root device hints and boot capabilities. A caller who
 # guesses a MAC address gets this response, so it contains nothing else.
 _NEEDED: Final = ("root_device", "capabilities")
@@ -55,9 +54,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     config: AgentConfig
 
 
-def issue(
-    process: ProcessContext, node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool
-) -> tuple[Node, str]:
+def issue(node: Node, inspection: Inspection | None, callback: str | None, *, proven: bool) -> tuple[Node, str]:
     """Return the node to save and its token; the mask if the token has been issued before.
 
     If the boot delivered it, only a caller who has ``proven`` to know the secret gets it. Only the same ``callback``
@@ -69,7 +66,7 @@ def issue(
     previous = _agent_record(node)
     if previous and (callback is None or previous.get("callback") != callback):
         return node, MASK
-    token = process.new_token()
+    token = lookup.new_secret()
     record = previous | {"inspection": node.inspection, "callback": callback, "token_sha256": _digest(token)}
     return _with(node, record), token
 
@@ -81,21 +78,21 @@ def without_agent(node: Node) -> Node:
 
 def owns(node: Node, inspection: Inspection | None, token: str) -> bool:
     """Return whether this is the token of the node's current inspection."""
-    digest, secret = _digest(token), callback_secret.live(inspection)
-    if secret is not None and hmac.compare_digest(_digest(callback_secret.agent_token(secret)), digest):
+    digest, secret = _digest(token), lookup.live_secret(inspection)
+    if secret is not None and hmac.compare_digest(_digest(lookup.agent_token(secret)), digest):
         return True
     # If the machine booted by a script, only a process of an older release has issued one.
     issued = str(_agent_record(node).get("token_sha256", ""))
-    on_disk = inspection is not None and inspection.secret_delivery == Delivery.VIRTUAL_MEDIA
+    on_disk = inspection is not None and inspection.secret_delivery == SecretDelivery.VIRTUAL_MEDIA
     return not on_disk and hmac.compare_digest(issued, digest)
 
 
 def _delivered_token(inspection: Inspection | None) -> str | None:
     """Return the token that the machine gets with its secret; None if it gets none."""
-    secret = callback_secret.live(inspection)
+    secret = lookup.live_secret(inspection)
     if secret is None or inspection is None or inspection.secret_delivery not in _WITH_TOKEN:
         return None
-    return callback_secret.agent_token(secret)
+    return lookup.agent_token(secret)
 
 
 def has_other_url(node: Node, url: str) -> bool:

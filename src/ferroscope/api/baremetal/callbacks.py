@@ -25,8 +25,8 @@ from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.api.rate_limit import GUESSES_PER_FAILURE, too_many_failures
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.core import callback_secret, lookup
-from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
+from ferroscope.core import lookup
+from ferroscope.core.lookup import CallbackProof, CallbackVerdict
 from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.states import AWAITED, MAY_CALL, TAKES_CALLBACK, Event
 from ferroscope.db import Transaction
@@ -157,7 +157,7 @@ def _receive(
     A callback that matches a waiting node is never refused because of failures of others with the same source address.
     """
     settings = context.settings.inspector
-    secret = callback_secret.searchable_secret(settings.callback_secret, call.query.secret)
+    secret = lookup.searchable_secret(settings.callback_secret, call.query.secret)
     if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
         refusals.refuse_stranger(context, call, node_uuid, secret, seconds)
     try:
@@ -249,7 +249,7 @@ def _take(
         return refusals.not_waiting(node)
     if (traced := tx.call.traced) is not None and traced.inspection is None:
         traced.inspection = inspection
-    verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.call.query.secret)
+    verdict = lookup.judge_callback(context.settings.inspector.callback_secret, inspection, sent.call.query.secret)
     if not verdict.accepted:
         return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:
@@ -264,9 +264,7 @@ def _take(
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
     if not sent.with_token:
         return CallbackResult(node, discovered=is_new)
-    changed, token = agent.issue(
-        context.process, node, inspection, parsed.digest, proven=verdict.proof is CallbackProof.VERIFIED
-    )
+    changed, token = agent.issue(node, inspection, parsed.digest, proven=verdict.proof is CallbackProof.VERIFIED)
     return CallbackResult(node if changed is node else tx.nodes.update(changed), token, is_new)
 
 

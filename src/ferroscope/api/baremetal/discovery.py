@@ -19,7 +19,7 @@ from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, lookup
+from ferroscope.core import discovery, driver_info, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
@@ -48,12 +48,13 @@ _MAX_CLAIMED_MACS: Final = 16
 
 def may_enroll(settings: Settings, refusal: lookup.LookupRefusal, evidence: lookup.Evidence) -> bool:
     """Return whether this machine, which has no node, may be enrolled."""
-    return settings.auto_discovery.enabled and refusal.reason is Reason.LOOKUP_UNKNOWN and lookup.discoverable(evidence)
+    is_unknown = refusal.reason is Reason.LOOKUP_UNKNOWN
+    return is_unknown and settings.auto_discovery.enabled and discovery.discoverable(evidence)
 
 
 def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.LookupRefusal | None:
     """Return why the machine must not be enrolled; None if it may be. Then no other transaction can enroll it."""
-    refusal = lookup.refuse_rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
+    refusal = discovery.refuse_rejected(tx.rejections.find(evidence.macs), tx.now - REJECTION_SECONDS)
     return refusal or _limit(context, tx, source, count_waiting=True, count_bytes=True)
 
 
@@ -75,7 +76,7 @@ def make(
         created_at=tx.now,
     )
     if node.driver_info:
-        bmc_access.confirm(node, by_operator=False)
+        driver_info.confirm_bmc(node, by_operator=False)
     transition.add_node(tx, node)
     tx.discoveries.add(node.uuid, macs, limit_key(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
@@ -185,15 +186,15 @@ def _limit(
     if refusal is not None:
         return refusal
     settings = context.settings.auto_discovery
-    limits = lookup.DiscoveryLimits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
-    minute = math.floor(tx.now / lookup.PERIOD_SECONDS)
+    limits = discovery.DiscoveryLimits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
+    minute = math.floor(tx.now / discovery.PERIOD_SECONDS)
     made = tx.discoveries.created_in(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0
-    refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
+    refusal = discovery.too_many(limits, made=made, unclaimed=unclaimed)
     if refusal is None and count_bytes:
-        refusal = lookup.too_large(tx.discoveries.unclaimed_bytes(), settings.max_waiting, "max_waiting")
+        refusal = discovery.too_large(tx.discoveries.unclaimed_bytes(), settings.max_waiting, "max_waiting")
     if refusal is not None:
-        left = (minute + 1) * lookup.PERIOD_SECONDS - tx.now if made >= limits.per_minute else _FULL_SECONDS
+        left = (minute + 1) * discovery.PERIOD_SECONDS - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.access.refusal_cache.put(refusal, now + left)
         return refusal
     return _limit_of(context, tx, limit_key(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)
@@ -209,7 +210,7 @@ def _limit_of(
         return lookup.LookupRefusal(Reason.DISCOVERY_LIMITED, message)
     if count_bytes and source:
         stored = tx.discoveries.unclaimed_bytes(source)
-        refusal = lookup.too_large(stored, most, f"max_waiting that {source} may have")
+        refusal = discovery.too_large(stored, most, f"max_waiting that {source} may have")
         if refusal is not None:
             return refusal
     if source and context.access.sources.count_call(source, minute) > MAX_PER_MINUTE_OF_SOURCE:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope import node_boot
+from ferroscope.api.baremetal.driver_fields import note_unknown
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.api.http.decoding import shown_value
@@ -18,11 +19,11 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, DriverType, pair
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot, StoresInterfaces
-from ferroscope.core import driver_fields, interfaces
+from ferroscope.core import interfaces
 from ferroscope.core.boot import BootError
+from ferroscope.core.driver_info import for_validation
 from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA
 from ferroscope.core.model import Document, Node
-from ferroscope.core.secrets import for_validation
 from ferroscope.db import Transaction
 
 FIELDS: Final = {f"{kind}_interface": kind for kind in KINDS}
@@ -125,7 +126,7 @@ def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc])
 
 
 def _note(node: Node, driver: Bmc | None) -> str | None:
-    return None if driver is None else driver_fields.note_unknown(node.driver_info, driver.properties)
+    return None if driver is None else note_unknown(node.driver_info, driver.properties)
 
 
 def not_supported(node: Node, kind: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ferroscope.api.auth import access
+from ferroscope.api.baremetal.bmc_texts import OF_ANSWERS, without_answer
 from ferroscope.api.errors import MissingError
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.context import ApiContext
@@ -22,7 +23,6 @@ from ferroscope.api.http.paging import Page
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, Limit, SortDir, Uuid, iso, iso_exact, one_of, own
 from ferroscope.contracts.store import Query
-from ferroscope.core.bmc_texts import OF_ANSWERS, without_answer
 from ferroscope.core.model import Entry, Inspection, Node
 from ferroscope.db import Transaction
 from ferroscope_client.core.explanations import HINTS

@@ -23,7 +23,9 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, lookup
+from ferroscope.core import lookup
+from ferroscope.core.discovery import REFUSED_CALLER_SECONDS, describe_caller
+from ferroscope.core.driver_info import confirm_bmc, is_unconfirmed, literal_addresses
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.states import Event
 from ferroscope.db import Transaction
@@ -144,9 +146,9 @@ def add(context: ApiContext, call: RouteCall[NoQuery, InboxNode]) -> Reply:
         node.hardware = learn(body.inventory, {}).summary if body.inventory else {}
         node_policies.require_for_new(context.access.policy, call.identity, node, create_body)
         check_references(context, call, None, node)
-        addresses = bmc_access.literal_addresses(node.driver_info)
+        addresses = literal_addresses(node.driver_info)
         _check_new(tx, node, macs)
-        bmc_access.confirm(node, by_operator=False)
+        confirm_bmc(node, by_operator=False)
         transition.add_node(tx, node)
         tx.ports.add([Port(uuid=context.process.new_uuid(), node=uuid, address=mac, created_at=tx.now) for mac in macs])
         if addresses:
@@ -184,9 +186,9 @@ def approve(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
             _approve_machine(context, tx, node)
             return
         _check_discovered(node)
-        if not node.inbox and not bmc_access.is_unconfirmed(node):
+        if not node.inbox and not is_unconfirmed(node):
             return
-        bmc_access.confirm(node, by_operator=True)
+        confirm_bmc(node, by_operator=True)
         node_places.refuse_shared(context, call, tx, node, tx.addresses.bmc_of(node.uuid))
         node = tx.nodes.update(msgspec.structs.replace(node, inbox=False))
         tx.journal.append([transition.step(node, "approved", "approved by an operator", process=context.process.name)])
@@ -268,9 +270,7 @@ def list_rejections(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Rep
 
 def list_refused_callers(context: ApiContext, _call: RouteCall[NoQuery, None]) -> Reply:
     """List the machines that called in the last week, belong to no node, and were refused."""
-    callers = context.data.store.read(
-        lambda tx: tx.refused_callers.list_unknown(tx.now - lookup.REFUSED_CALLER_SECONDS)
-    )
+    callers = context.data.store.read(lambda tx: tx.refused_callers.list_unknown(tx.now - REFUSED_CALLER_SECONDS))
     views = [
         RefusedCallerView(
             source=caller.source,
@@ -280,7 +280,7 @@ def list_refused_callers(context: ApiContext, _call: RouteCall[NoQuery, None]) -
             reason=caller.reason,
             message=caller.message,
             called_at=iso(caller.called_at),
-            summary=lookup.describe_caller(caller),
+            summary=describe_caller(caller),
         )
         for caller in callers
     ]

@@ -15,7 +15,7 @@ from ferroscope.api.baremetal import discovery, refusals
 from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.core import bmc_access, lookup
+from ferroscope.core import driver_info, lookup
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.db import Transaction
@@ -75,7 +75,7 @@ def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool |
         recorded = discovery.identity(node)
     same = None if recorded is None else machine_identity.is_same(recorded, machine)
     if same is None and node.auto_discovered:  # a BMC may have many machines, but a machine has one BMC
-        addresses = set(bmc_access.literal_addresses(node.driver_info))
+        addresses = set(driver_info.literal_addresses(node.driver_info))
         if addresses and evidence.bmc_addresses and addresses.isdisjoint(evidence.bmc_addresses):
             return False
     return same

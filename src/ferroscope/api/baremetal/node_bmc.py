@@ -30,10 +30,10 @@ from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.bmc import Bmc, ChangesPassword
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, bmc_password
+from ferroscope.core import bmc_password, driver_info
 from ferroscope.core.delivery import TRIAL
+from ferroscope.core.driver_info import ENCRYPTED, for_validation, is_encrypted
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import ENCRYPTED, for_validation, is_encrypted
 from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.secrets.keys import DecryptionError
@@ -128,7 +128,7 @@ def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, no
 
     A node of another owner counts only if it has the same password: a caller may enroll a node with any BMC and user.
     """
-    bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal_addresses(node.driver_info)})
+    bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *driver_info.literal_addresses(node.driver_info)})
     # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
     others = tx.addresses.owners(bmc_addresses) if bmc_addresses else _list_nodes_of_driver(tx, node.driver)
     near = [
@@ -137,7 +137,7 @@ def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, no
         if candidate.uuid != node.uuid
         and _changeable(context.services, candidate) == field
         and bmc_password.same_account(node, candidate, field)
-        and (bmc_addresses or not bmc_access.moved_fields(_place(node), _place(candidate)))
+        and (bmc_addresses or not driver_info.moved_fields(_place(node), _place(candidate)))
     ]
     for candidate in near:
         _count_guess(context, call, node, candidate)

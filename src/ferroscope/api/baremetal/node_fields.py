@@ -18,9 +18,9 @@ import msgspec
 from ferroscope.api.auth.access import ANSWERS, INVENTORY, may, target_of
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
+from ferroscope.api.baremetal.bmc_texts import error_without_answer
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.schemas import ApiLink, iso, one_of, pair
-from ferroscope.core.bmc_texts import error_without_answer
 from ferroscope.core.model import Document, Node
 from ferroscope_client.core import values
 from ferroscope_client.core.node import NODE_FIELDS, NodeField

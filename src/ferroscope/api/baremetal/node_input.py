@@ -19,8 +19,8 @@ from ferroscope.api.http import decoding
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.core import bmc_access
-from ferroscope.core.secrets import ENCRYPTED, encrypted_values
+from ferroscope.core import driver_info
+from ferroscope.core.driver_info import ENCRYPTED, encrypted_values
 from ferroscope_client.core import bmc_place
 from ferroscope_client.core.driver_names import not_enabled
 from ferroscope_client.core.host_spelling import refusal_of_urls
@@ -212,15 +212,15 @@ def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) ->
     An operator who sets the BMC's address or its secrets confirms it.
     """
     sent_fields = _sent_secret_fields(before, operations)
-    changed, kept = bmc_access.exposed_fields(before, after, sent_fields)
+    changed, kept = driver_info.exposed_fields(before, after, sent_fields)
     if kept:
         names, places = ", ".join(kept), ", ".join(changed)
         raise BadRequestError(
             f"Changing {places} could send the stored {names} to a different machine. "
             f"Set {names} in the same request, or remove what is no longer needed."
         )
-    if bmc_access.is_unconfirmed(after) and (changed or sent_fields):
-        bmc_access.confirm(after, by_operator=True)
+    if driver_info.is_unconfirmed(after) and (changed or sent_fields):
+        driver_info.confirm_bmc(after, by_operator=True)
 
 
 def _sent_secret_fields(before: Node, operations: Iterable[Operation]) -> set[str]:
@@ -234,7 +234,7 @@ def _sent_secret_fields(before: Node, operations: Iterable[Operation]) -> set[st
         if rest and "/" not in rest:  # part of a secret is not the secret
             values = {rest.replace("~1", "/").replace("~0", "~"): operation.value}
         shown = mask(before.driver_info)
-        sent_fields.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))
+        sent_fields.update(name for name in driver_info.secret_fields(values) if values[name] != shown.get(name))
     return sent_fields
 
 

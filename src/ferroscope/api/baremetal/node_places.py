@@ -9,7 +9,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.errors import StateConflictError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import RouteCall
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
 from ferroscope.shared_places import find_shared
@@ -33,13 +33,13 @@ def refuse_newly_shared(
     context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, before: Node, node: Node
 ) -> None:
     """Raise ``StateConflictError`` if the change gives the node the BMC of another one."""
-    was_no_place = bmc_access.is_unconfirmed(before)
+    was_no_place = driver_info.is_unconfirmed(before)
     is_at_old_place = bmc_place.exclusive_places(before.driver_info) == bmc_place.exclusive_places(node.driver_info)
-    if is_at_old_place and was_no_place == bmc_access.is_unconfirmed(node):
+    if is_at_old_place and was_no_place == driver_info.is_unconfirmed(node):
         return
     stored = tx.addresses.bmc_of(node.uuid)
     was = () if was_no_place else bmc_place.exclusive_places(before.driver_info, stored)
-    is_moved = bmc_access.moved_fields(before.driver_info, node.driver_info)
+    is_moved = driver_info.moved_fields(before.driver_info, node.driver_info)
     shared = find_shared(tx, node, () if is_moved else stored, was=was)
     if shared is not None:
         raise _conflict(context, call, *shared)

@@ -40,10 +40,10 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
+from ferroscope.core.driver_info import references
 from ferroscope.core.model import Node
 from ferroscope.core.node_changes import ValueSource, sourced_values, update_sources
-from ferroscope.core.secrets import references
 from ferroscope.db import Transaction
 from ferroscope_client.core.json_safety import MAX_DEPTH
 from ferroscope_client.core.states import ACTIVE, Provision
@@ -215,7 +215,7 @@ def create_node(context: ApiContext, call: RouteCall[NoQuery, NodeCreate]) -> Re
         _check_chassis(tx, None, node)
         node_places.refuse_shared(context, call, tx, node)
         transition.add_node(tx, node)
-        if bmc_addresses := bmc_access.literal_addresses(node.driver_info):
+        if bmc_addresses := driver_info.literal_addresses(node.driver_info):
             tx.addresses.set_bmc(uuid, bmc_addresses)
         quotas.check(context, call, tx, node.owner)
         return node
@@ -251,8 +251,8 @@ def update_node(context: ApiContext, call: RouteCall[NodePatchQuery, list[Operat
         _check_chassis(tx, node, changed)
         node_bmc.check_change(tx, node, changed)
         node_places.refuse_newly_shared(context, call, tx, node, changed)
-        if bmc_access.moved_fields(node.driver_info, changed.driver_info):  # a worker resolves host names
-            tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(changed.driver_info))
+        if driver_info.moved_fields(node.driver_info, changed.driver_info):  # a worker resolves host names
+            tx.addresses.set_bmc(node.uuid, driver_info.literal_addresses(changed.driver_info))
         changed.sources = update_sources(sourced_values(node), changed, ValueSource.OPERATOR)
         written = tx.nodes.update(changed)
         quotas.check_growth(context, call, tx, written.owner, node, changed)
@@ -284,7 +284,7 @@ def _patch_node(context: ApiContext, call: RouteCall[NodePatchQuery, list[Operat
 
 def check_references(context: ApiContext, call: RouteCall[Any, Any], before: Node | None, after: Node) -> None:
     """Check the right to set references. With a reference, a project could send any secret to a BMC of its own."""
-    is_new = before is None or bmc_access.moved_from(before, after)
+    is_new = before is None or driver_info.moved_from(before, after)
     if references(after.driver_info) - (set() if before is None or is_new else references(before.driver_info)):
         access.require(context.access.policy, "ferroscope:secret:reference", call.identity, access.target_of(after))
 

@@ -19,11 +19,11 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.core import ironic_nodes
-from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
+from ferroscope.core.driver_info import for_validation
 from ferroscope.core.interfaces import NO_INSPECT
+from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope_client.core.states import ACTIVE, RESTING_VERBS, Provision, State
@@ -132,15 +132,15 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
         if problem is not None:
             raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
         delivery = node_boot.delivery(context.settings, node, driver)
-        if delivery is Delivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
-            delivery = Delivery.NONE  # the script is found by a MAC address
+        if delivery is SecretDelivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
+            delivery = SecretDelivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
         node,
         inspection=context.process.new_uuid(),
         process=context.process.name,
         manage_boot=manage_boot,
-        secret=context.process.new_token() if delivery is not None else None,
+        secret=new_secret() if delivery is not None else None,
         secret_delivery=delivery,
     )
 

@@ -87,7 +87,7 @@ def get_lookup(context: ApiContext, call: RouteCall[LookupQuery, None]) -> Reply
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
-        node, token = agent.issue(context.process, verdict.node, verdict.inspection, None, proven=False)
+        node, token = agent.issue(verdict.node, verdict.inspection, None, proven=False)
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.data.store.write(work)

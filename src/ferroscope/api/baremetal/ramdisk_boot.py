@@ -26,7 +26,7 @@ from ferroscope.api.http.served_files import ServedFile
 from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import callback_secret, lookup
+from ferroscope.core import lookup
 from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
 from ferroscope.core.model import Entry, Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
@@ -66,13 +66,13 @@ def _disk(context: ApiContext, call: RouteCall[NoQuery, None], key: str | None) 
         url = callback_url(context.settings.callback_base)
     except (NotFoundError, ValueError):
         raise MissingError(LOOKUP_FAILED) from None
-    secret, token = callback_secret.live(inspection), ""
+    secret, token = lookup.live_secret(inspection), ""
     if node.state not in AWAITED:
         raise MissingError(LOOKUP_FAILED)
     if key is not None:
-        if secret is None or not callback_secret.same(callback_secret.disk_key(secret), key):
+        if secret is None or not lookup.same_secret(lookup.disk_key(secret), key):
             raise MissingError(LOOKUP_FAILED)
-        url, token = callback_secret.in_url(url, secret), callback_secret.agent_token(secret)
+        url, token = lookup.add_secret_to_url(url, secret), lookup.agent_token(secret)
     settings = context.settings.inspector
     line = kernel_params(
         url,
@@ -112,7 +112,7 @@ def get_script(context: ApiContext, call: RouteCall[ScriptQuery, None]) -> Reply
         verdict = look_up(tx, lookup.Evidence(macs=(mac,)))
         if isinstance(verdict, lookup.LookupRefusal) or verdict.node.state not in AWAITED:
             return None
-        secret = callback_secret.live(verdict.inspection)
+        secret = lookup.live_secret(verdict.inspection)
         script = _boot_script(context, verdict.node, verdict.inspection, secret)
         if script is None and secret is not None:
             script = node_boot.machine_script(secret)

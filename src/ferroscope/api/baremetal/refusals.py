@@ -25,10 +25,10 @@ from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.contracts.errors import NotFoundError, StoreError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
-from ferroscope.core import lookup
+from ferroscope.core import discovery, lookup
 from ferroscope.core.boot import since_boot
-from ferroscope.core.callback_secret import CallbackProof
 from ferroscope.core.delivery import Fail
+from ferroscope.core.lookup import CallbackProof
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
 from ferroscope.core.states import AWAITED
 from ferroscope.db import Transaction
@@ -124,12 +124,12 @@ def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str,
     """Keep that this machine called, unless it was kept a moment ago. Forget callers beyond the limits."""
     key = min(machine.macs or machine.bmcs, default="")
     last = tx.refused_callers.read_last_call(source, key)
-    if last is not None and 0.0 <= tx.now - last < lookup.REPEATED_CALL_SECONDS:
+    if last is not None and 0.0 <= tx.now - last < discovery.REPEATED_CALL_SECONDS:
         return
-    caller = lookup.RefusedCaller(
+    caller = discovery.RefusedCaller(
         source=source,
         machine=key,
-        macs=list(machine.macs[: lookup.MAX_MACS_OF_REFUSED_CALLER]),
+        macs=list(machine.macs[: discovery.MAX_MACS_OF_REFUSED_CALLER]),
         bmc_addresses=list(machine.bmcs),
         serial=machine.serial,
         reason=str(refusal.reason),
@@ -138,7 +138,7 @@ def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str,
     )
     kept = [record for record in tx.refused_callers.list() if (record.source, record.machine) != (source, key)]
     tx.refused_callers.put(caller)
-    tx.refused_callers.remove(lookup.select_surplus([caller, *kept], limit_key, tx.now))
+    tx.refused_callers.remove(discovery.select_surplus([caller, *kept], limit_key, tx.now))
 
 
 def only_due(tx: Transaction, refusal: lookup.LookupRefusal, step: str) -> lookup.LookupRefusal:

@@ -161,16 +161,15 @@ class ApiServices(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessContext(msgspec.Struct, frozen=True, kw_only=True):
     """This process.
 
-    ``name``: in the journal. ``log`` is a structlog logger; ``clock`` is the host's. ``new_uuid`` and ``new_token`` are
-    random and unguessable. ``metrics`` renders all metrics, None if they are disabled. ``draining`` is set when the
-    process is about to stop and a load balancer must send it no new calls.
+    ``name``: in the journal. ``log`` is a structlog logger; ``clock`` is the host's. ``new_uuid`` is random.
+    ``metrics`` renders all metrics, None if they are disabled. ``draining`` is set when the process is about to stop
+    and a load balancer must send it no new calls.
     """
 
     name: str
     log: Any
     clock: Clock
     new_uuid: Callable[[], str]
-    new_token: Callable[[], str]
     meter: Meter = SILENT
     metrics: Callable[[], bytes] | None = None
     draining: StopFlag = msgspec.field(default_factory=threading.Event)

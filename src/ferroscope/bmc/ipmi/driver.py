@@ -23,10 +23,12 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Document, Node
-from ferroscope.remote import command_fence
-from ferroscope.remote.addresses import check_bmc, not_allowed
-from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError, resolve
-from ferroscope.remote.retry import BmcRetries, Once
+from ferroscope.remote import addresses
+from ferroscope.remote.addresses import (
+    check_bmc,
+    not_allowed,
+)
+from ferroscope.remote.calls import BmcRetries, Once, current_fence
 from ferroscope_client.core.reasons import UNAVAILABLE, Reason
 from ferroscope_client.core.values import one_line
 
@@ -219,19 +221,19 @@ class IpmiBmc:
 
     def _resolve_address(self, access: IpmiAccess, seconds: float) -> IpmiAccess:
         """Return the access with the BMC's resolved address, so that no name is resolved a second time."""
-        if not self._options.limits.networks.is_limited and command_fence.limit() is None:
+        if not self._options.limits.networks.is_limited and current_fence() is None:
             return access
         try:
-            addresses = resolve(access.host, seconds, self._options.limits.networks)
-        except ForbiddenAddressError:
+            resolved = addresses.resolve(access.host, seconds, self._options.limits.networks)
+        except addresses.ForbiddenAddressError:
             raise not_allowed(access.host) from None
-        except UnresolvedError as exc:
-            is_waiting = isinstance(exc, NoLookupError)
+        except addresses.UnresolvedError as exc:
+            is_waiting = isinstance(exc, addresses.NoLookupError)
             reason = Reason.BMC_BUSY if is_waiting else Reason.BMC_NAME_UNKNOWN
             raise BmcError(str(exc), transient=True, reason=reason, waits=is_waiting) from None
         silent = self._silent.get(access.host, "")
         return msgspec.structs.replace(
-            access, host=addresses[(addresses.index(silent) + 1) % len(addresses) if silent in addresses else 0]
+            access, host=resolved[(resolved.index(silent) + 1) % len(resolved) if silent in resolved else 0]
         )
 
     def _pass_over(self, name: str, address: str) -> None:

@@ -23,7 +23,7 @@ import msgspec
 from ferroscope.affinity import unconfine
 from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.contracts.errors import BmcError
-from ferroscope.remote.command_fence import TimeLeft, TooLateError, limit
+from ferroscope.remote.calls import TimeLeft, TooLateError, current_fence
 from ferroscope_client.core.reasons import UNAVAILABLE, Reason
 from ferroscope_client.core.values import MASK, WITHHELD, is_too_short
 
@@ -272,10 +272,10 @@ def open_relay(host: str, port: int) -> Iterator[tuple[str, int]]:
     """Yield the address and port for ipmitool; ``TooLateError`` if a part of its command was dropped.
 
     ipmitool is a separate process: it continues, and retransmits lost packets, while the process that started it is
-    frozen or dead. So a fenced command (``remote.command_fence``) goes through a port of ours on the loopback
+    frozen or dead. So a fenced command (``remote.calls``) goes through a port of ours on the loopback
     interface. Nothing passes while this process is stopped, and datagrams that waited are dropped once it is too late.
     """
-    time_left = limit()
+    time_left = current_fence()
     if time_left is None:
         yield host, port
         return

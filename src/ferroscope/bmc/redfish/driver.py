@@ -23,9 +23,7 @@ from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
 from ferroscope.core.virtual_media import Image, MediaDevice, Medium
 from ferroscope.remote.addresses import check_bmc
-from ferroscope.remote.command_fence import TooLateError
-from ferroscope.remote.deadline import Deadline
-from ferroscope.remote.retry import BmcRetries, Once
+from ferroscope.remote.calls import BmcRetries, Deadline, Once, TooLateError
 from ferroscope_client.core import bmc_place, values
 
 if TYPE_CHECKING:

@@ -24,12 +24,10 @@ import urllib3
 from sushy import exceptions as sushy
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.callback_secret import without_disk_key
+from ferroscope.core.lookup import without_disk_key
 from ferroscope.core.model import Document
-from ferroscope.remote.addresses import not_allowed
-from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError
-from ferroscope.remote.retry import retry_after
+from ferroscope.remote.addresses import ForbiddenAddressError, NoLookupError, UnresolvedError, not_allowed
+from ferroscope.remote.calls import Deadline, DeadlineError, retry_after
 from ferroscope.remote.session import TooLargeError
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.explanations import EXPLANATIONS

@@ -22,7 +22,7 @@ from ferroscope.bmc.redfish.session import LOGOUT_TIMEOUT_SECONDS
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
 from ferroscope.remote.addresses import Networks
-from ferroscope.remote.deadline import Deadline, DeadlineError, current
+from ferroscope.remote.calls import Deadline, DeadlineError, current_deadline
 from ferroscope.remote.session import BoundedSession
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.reasons import Reason
@@ -111,7 +111,8 @@ class _Service:
             key = path.rstrip("/")
             if key in seen or _SESSIONS in key.lower():
                 continue
-            if len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES or current().remaining() <= LOGOUT_TIMEOUT_SECONDS:
+            is_late = current_deadline().remaining() <= LOGOUT_TIMEOUT_SECONDS
+            if is_late or len(seen) >= _MAX_REQUESTS or self._size > MAX_BYTES:
                 self._complete = False
                 return
             seen.add(key)
@@ -194,7 +195,7 @@ class _Service:
         if method != "GET":
             self._session.disconnect()  # a BMC may have closed it meanwhile; a read is repeated, and a login is not
         headers = {"OData-Version": "4.0", "Accept": "application/json", "Accept-Encoding": "identity"}
-        seconds = min(_ANSWER_SECONDS, current().seconds_left())
+        seconds = min(_ANSWER_SECONDS, current_deadline().seconds_left())
         return self._session.request(
             method, url, json=body, headers=headers, timeout=seconds, verify=self._access.verify, allow_redirects=False
         )

@@ -33,8 +33,7 @@ from ferroscope.bmc.redfish.failures import (
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
 from ferroscope.remote.addresses import Networks
-from ferroscope.remote.command_fence import TooLateError
-from ferroscope.remote.deadline import current
+from ferroscope.remote.calls import TooLateError, current_deadline
 from ferroscope.remote.session import BoundedSession
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.reasons import Reason
@@ -108,7 +107,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
             if method != "GET":
                 self._session.disconnect()  # the BMC may have closed an idle connection
             self._last = None
-            kwargs["timeout"] = min(seconds, current().seconds_left())
+            kwargs["timeout"] = min(seconds, current_deadline().seconds_left())
             try:
                 response = super()._op(method, path, **kwargs)
             except sushy.ConnectionError as exc:
@@ -127,12 +126,12 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         if method == "GET":
             response._content = readable_resource(response.content)
             _show_etag(response)
-            current().progress(requested)
+            current_deadline().progress(requested)
             if len(response.content) <= _MAX_KEPT_BYTES:
                 self._read[requested] = response
         else:
             self.task = created_path(response) if response.status_code == HTTPStatus.ACCEPTED else ""
-            current().progress()
+            current_deadline().progress()
         return response
 
     def patch(self, path: str = "", data: Any = None, headers: Any = None, etag: str | None = None, **more: Any) -> Any:
@@ -319,7 +318,7 @@ class Reader:
             return {}
         key = path_key(path)
         if key not in self._read:
-            if not self._left or self._failed >= _MAX_FAILURES or not current().remaining():
+            if not self._left or self._failed >= _MAX_FAILURES or not current_deadline().remaining():
                 self.complete = False
                 return {}
             self._left -= 1

@@ -36,7 +36,7 @@ from ferroscope.contracts.store import StopFlag
 from ferroscope.core.model import Document, Node
 from ferroscope.hardware import machine_identity
 from ferroscope.remote.addresses import ANYWHERE, Networks
-from ferroscope.remote.deadline import Deadline, current
+from ferroscope.remote.calls import Deadline, current_deadline
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.hardware.readings import mapping
@@ -99,7 +99,7 @@ class Login(sushy_auth.AuthBase):  # type: ignore[misc]
                     raise
             else:
                 return
-        current().seconds_left()
+        current_deadline().seconds_left()
         self._connector.set_http_basic_auth(self._username, self._password)
 
     def _is_final(self, refusal: Exception) -> bool:
@@ -324,7 +324,7 @@ class PasswordProof(msgspec.Struct, frozen=True):
         threshold = service.get("AccountLockoutThreshold")
         tries = 1 if isinstance(threshold, int) and 0 < threshold <= len(_PAUSE_SECONDS) else len(_PAUSE_SECONDS)
         for pause in _PAUSE_SECONDS[:tries]:
-            if pause and (current().remaining() <= pause or stop.wait(pause)):
+            if pause and (current_deadline().remaining() <= pause or stop.wait(pause)):
                 break
             try:
                 self.prove()

@@ -34,7 +34,7 @@ from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.hardware import machine_identity
-from ferroscope.remote.retry import Once
+from ferroscope.remote.calls import Once
 from ferroscope_client.core.reasons import Reason
 from ferroscope_client.core.values import many, one_line
 from ferroscope_client.hardware.readings import mapping

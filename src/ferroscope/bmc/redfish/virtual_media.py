@@ -27,7 +27,7 @@ from ferroscope.bmc.redfish.resources import Lenient, Reader, is_absent, path_of
 from ferroscope.bmc.redfish.system import System, set_boot_device
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.callback_secret import without_disk_key
+from ferroscope.core.lookup import without_disk_key
 from ferroscope.core.model import Document
 from ferroscope.core.virtual_media import Image, MediaDevice, Medium, secure_url
 from ferroscope_client.core.host_spelling import parse_address

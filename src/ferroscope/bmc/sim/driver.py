@@ -21,7 +21,7 @@ from ferroscope.bmc import DriverOptions, wrong
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.remote import command_fence
+from ferroscope.remote import calls
 from ferroscope.remote.addresses import check_bmc
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.reasons import Reason
@@ -110,7 +110,7 @@ class SimConnection:
         received = False
         try:
             self._socket.settimeout(_seconds_left(deadline))
-            command_fence.guard(self._socket)
+            calls.guard_connection(self._socket)
             self._socket.sendall(line)
             answer = self._socket.recv(_CHUNK_BYTES)
             while not answer.endswith(b"\n"):

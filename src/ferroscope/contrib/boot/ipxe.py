@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from ferroscope.config.options import BootSettings, InspectorSettings
 from ferroscope.contrib.boot.addresses import literal, own
-from ferroscope.core import callback_secret
+from ferroscope.core import lookup
 from ferroscope.core.boot import AGENT_TOKEN_PARAMETER, IPXE_PATIENCE, kernel_params, with_consoles
 from ferroscope.node_boot import (
     CONSOLES_VARIABLE,
@@ -94,4 +94,4 @@ def _ask_for_secret(settings: BootSettings) -> Iterator[str]:
 
 
 def _query(url: str) -> str:
-    return callback_secret.in_url(url, "")[len(url) :]
+    return lookup.add_secret_to_url(url, "")[len(url) :]

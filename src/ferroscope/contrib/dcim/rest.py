@@ -13,8 +13,7 @@ import urllib3
 from ferroscope.contracts.store import StopFlag
 from ferroscope.contrib.dcim.dialects import DIALECTS, DcimDialect
 from ferroscope.remote.bounded_http import limit_connections
-from ferroscope.remote.deadline import Deadline, DeadlineError
-from ferroscope.remote.retry import backoff
+from ferroscope.remote.calls import Deadline, DeadlineError, backoff
 from ferroscope_client.core import json_safety, values
 
 ITEMS_PER_PAGE: Final = 200

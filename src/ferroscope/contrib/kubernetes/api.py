@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from ferroscope.remote.retry import retry_after
+from ferroscope.remote.calls import retry_after
 from ferroscope_client.core import json_safety
 
 T = TypeVar("T")

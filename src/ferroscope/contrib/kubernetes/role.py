@@ -23,14 +23,14 @@ from ferroscope.contrib.kubernetes.api import Right
 from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
-from ferroscope.core import bmc_access
-from ferroscope.core.callback_secret import Delivery
+from ferroscope.core import driver_info
+from ferroscope.core.lookup import SecretDelivery, new_secret
 from ferroscope.core.model import Node
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
-from ferroscope.remote.command_fence import fence_commands
-from ferroscope.remote.resolver import UnresolvedError, resolve
+from ferroscope.remote.addresses import UnresolvedError, resolve
+from ferroscope.remote.calls import fence_commands
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
@@ -39,7 +39,6 @@ from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.secrets.references import SecretReader
 from ferroscope_client.core import bmc_place
 from ferroscope_client.core.reasons import Reason
-from ferroscope_client.core.values import new_token
 
 if TYPE_CHECKING:
     from ferroscope.contrib.kubernetes.failover.client import Kubernetes
@@ -78,7 +77,7 @@ class BmcPower:
 
     def addresses(self, machine: str) -> frozenset[str]:
         node, _ = self._of(machine)
-        if bmc_access.is_unconfirmed(node):
+        if driver_info.is_unconfirmed(node):
             return frozenset()
         addresses: set[str] = set()
         for _, host in bmc_place.hosts(node.driver_info):
@@ -118,7 +117,7 @@ class BmcPower:
         if driver is None:
             message = f"driver {node.driver!r} is not enabled: add it to [drivers] enabled"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN)
-        if why := bmc_access.withheld_reason(node, networks=self._networks):
+        if why := driver_info.withheld_reason(node, networks=self._networks):
             raise BmcError(why, transient=False, reason=Reason.BMC_UNCONFIRMED)
         return self._secrets.reveal(node), driver
 
@@ -127,14 +126,14 @@ def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transac
     """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
     node = tx.nodes.get(machine, lock=True)
     delivery = node_boot.delivery(settings, node, drivers.get(node.driver))
-    if delivery is Delivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
-        delivery = Delivery.NONE  # the script is found by a MAC address
+    if delivery is SecretDelivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
+        delivery = SecretDelivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
         node,
         inspection=str(uuid.uuid4()),
         process=process_name(ROLE),
-        secret=None if delivery is None else new_token(),
+        secret=None if delivery is None else new_secret(),
         secret_delivery=delivery,
     )
 

@@ -21,7 +21,7 @@ from ferroscope.contracts.store import StopFlag
 from ferroscope.core.model import Document
 from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, BareMetalHttp, TransientHttpError, pages
 from ferroscope.remote.bounded_http import HttpAnswer
-from ferroscope.remote.retry import call_with_retries
+from ferroscope.remote.calls import call_with_retries
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.reasons import Reason
 

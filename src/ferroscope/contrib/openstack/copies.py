@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import bmc_access, ironic_nodes
+from ferroscope.core import driver_info, ironic_nodes
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.db import Transaction
 
@@ -46,8 +46,8 @@ def save(tx: Transaction, document: Document, ports: Sequence[Document]) -> Node
         tx.nodes.add(node)
     elif node != before:
         node = tx.nodes.update(node)
-    if before is None or bmc_access.moved_fields(before.driver_info, node.driver_info):
-        tx.addresses.set_bmc(node.uuid, bmc_access.literal_addresses(node.driver_info))
+    if before is None or driver_info.moved_fields(before.driver_info, node.driver_info):
+        tx.addresses.set_bmc(node.uuid, driver_info.literal_addresses(node.driver_info))
     save_ports(tx, node.uuid, ports)
     return node
 

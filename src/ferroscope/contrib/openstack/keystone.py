@@ -25,7 +25,7 @@ from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.store import Clock
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
 from ferroscope.telemetry.log import QuietLog
 from ferroscope_client.core.values import one_line

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ferroscope.config.integration_options import PLUGIN_OPTIONS, IronicSettings
 from ferroscope.contracts.remote import IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack.client import LoginSetupError
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from keystoneauth1.session import Session
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.remote.bounded_http import HttpAnswer
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 from ferroscope.remote.session import BoundedSession
 from ferroscope.storage.object_http import ObjectHttp, RetryPolicy, StorageAccess
 

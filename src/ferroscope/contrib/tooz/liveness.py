@@ -22,7 +22,7 @@ from tooz import ToozError, coordination
 
 from ferroscope.config.coordination_options import CoordinationSettings, client_options
 from ferroscope.contracts.store import CoordinationRefusedError, CoordinationUnavailableError, StopFlag
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
 
 _GROUP: Final = b"ferroscope"

@@ -20,7 +20,7 @@ from ferroscope.contrib.ui import bmc_trials, form
 from ferroscope.contrib.ui.bmc_trials import Trial
 from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import HtmlPage, Visit
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.model import Port
 from ferroscope.db import Transaction
 from ferroscope_client.core.json_safety import MAX_DEPTH
@@ -165,7 +165,7 @@ def _fleet(visit: Visit, rows: list[NodeRow]) -> ExistingFleet:
     uuids = {str(row.fields["uuid"]) for row in rows if is_uuid(str(row.fields.get("uuid") or ""))}
     macs = tuple({mac for row in rows for mac in row.macs})
     bmcs = sorted(
-        {address for row in rows for address in bmc_access.literal_addresses(row.fields.get("driver_info") or {})}
+        {address for row in rows for address in driver_info.literal_addresses(row.fields.get("driver_info") or {})}
     )
 
     def work(tx: Transaction) -> tuple[list[Any], list[Port]]:

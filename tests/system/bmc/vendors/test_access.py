@@ -17,7 +17,7 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.virtual_media import Image
-from ferroscope.remote.deadline import Deadline
+from ferroscope.remote.calls import Deadline
 from ferroscope.remote.session import BoundedSession
 from ferroscope_client.core.reasons import Reason
 from tests.support.processes import until

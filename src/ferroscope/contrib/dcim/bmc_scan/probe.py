@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope.remote.calls import Deadline, DeadlineError
 from ferroscope_client.core import json_safety
 from ferroscope_client.core.values import one_line
 

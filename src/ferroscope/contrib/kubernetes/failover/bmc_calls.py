@@ -20,7 +20,7 @@ from ferroscope.contracts.store import Clock
 from ferroscope.contrib.kubernetes.failover.placement import PodQuery
 from ferroscope.contrib.kubernetes.failover.pods import PersistentVolume, Pod, VolumeAttachment
 from ferroscope.hardware.machine_identity import MachineIdentity
-from ferroscope.remote.command_fence import TooLateError
+from ferroscope.remote.calls import TooLateError
 
 _log = structlog.get_logger(__name__)
 

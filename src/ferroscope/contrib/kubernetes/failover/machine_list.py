@@ -12,7 +12,7 @@ from typing import Final
 
 from ferroscope.contracts.store import Clock, Query
 from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, reported_fields
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from ferroscope.core.model import Node
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware import machine_identity
@@ -91,7 +91,7 @@ def machine_of(node: Node, addresses: Sequence[str] = ()) -> ClusterMachine:
     A place that only the machine itself reported does not count.
     """
     maintenance, active, keeps_power = prohibitions_of(node)
-    confirmed = not bmc_access.is_unconfirmed(node)
+    confirmed = not driver_info.is_unconfirmed(node)
     return ClusterMachine(
         uuid=node.uuid,
         name=node.name,

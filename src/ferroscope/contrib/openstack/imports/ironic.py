@@ -32,7 +32,8 @@ from ferroscope.contrib.openstack.imports.imported import (
     remove_rule,
     write,
 )
-from ferroscope.core import bmc_access, ironic_nodes
+from ferroscope.core import ironic_nodes
+from ferroscope.core.driver_info import literal_addresses
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
 from ferroscope.db import Store, Transaction
 from ferroscope.runtime.backend import open_for_command
@@ -253,7 +254,7 @@ class _IronicImporter:
                 hardware=data.learned.summary,
             )
         transition.add_node(tx, node)
-        if literal := bmc_access.literal_addresses(node.driver_info):
+        if literal := literal_addresses(node.driver_info):
             tx.addresses.set_bmc(node.uuid, literal)
         if inspection is not None and data.learned is not None:
             tx.inspections.add(inspection)

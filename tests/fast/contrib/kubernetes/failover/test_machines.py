@@ -11,7 +11,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import MACHINE as ANNOTATION
 from ferroscope.contrib.kubernetes.failover.cluster import SERIAL, KubeNode
 from ferroscope.contrib.kubernetes.failover.machine_list import machine_of
 from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, MachineInventory, MachineMatch
-from ferroscope.core import bmc_access
+from ferroscope.core import driver_info
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, SYSTEM_UUID, node, pod
 from tests.support import examples
 from tests.support.rows import each
@@ -51,7 +51,7 @@ def test_a_node_is_mapped_by_each_thing_that_identifies_its_machine(given: dict[
 
 def _with(machine: ClusterMachine, unconfirmed: bool = False, **info: str) -> ClusterMachine:
     stored = examples.node(driver="redfish", driver_info=info)
-    bmc_access.confirm(stored, by_operator=not unconfirmed)
+    driver_info.confirm_bmc(stored, by_operator=not unconfirmed)
     return msgspec.structs.replace(machine, bmcs=machine_of(stored).bmcs)
 
 

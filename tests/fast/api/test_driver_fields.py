@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ferroscope.api.baremetal.driver_fields import note_unknown
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.sim.driver import PROPERTIES
-from ferroscope.core.driver_fields import note_unknown
 from tests.support.rows import each
 
 REDFISH = RedfishBmc.properties
