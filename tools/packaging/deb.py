@@ -55,7 +55,7 @@ def version() -> str:
 
 
 def _write_files(root: Path, epoch: int) -> None:
-    """Write what the source does not have: Python packages, man pages, completions and the commented configuration."""
+    """Write what the source does not have: Python packages, man pages, completions and the commented options."""
     # One directory for all versions of Python, each of which finds it by a link of its name.
     site = root / _HOME / "lib/python3/site-packages"
     site.mkdir(parents=True)
@@ -67,9 +67,11 @@ def _write_files(root: Path, epoch: int) -> None:
     # What makes a directory a virtual environment.
     (root / _HOME / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     contents.write_launcher(root / _HOME / "bin/ferroscope", f"/{_HOME}/bin/python")
-    configuration = root / "etc/ferroscope/ferroscope.conf"
-    configuration.parent.mkdir(parents=True)
-    configuration.write_text(sample())
+    # No configuration file is the package's: an upgrade would ask about each word that it changes there.
+    (root / "etc/ferroscope/ferroscope.conf.d").mkdir(parents=True)
+    examples = root / "usr/share/doc/ferroscope/examples"
+    examples.mkdir(parents=True)
+    (examples / "ferroscope.conf").write_text(sample())
     man_pages.write(root / "usr/share", epoch)
     zsh = root / "usr/share/zsh"
     (zsh / "site-functions").rename(zsh / "vendor-completions")  # Debian's name for it

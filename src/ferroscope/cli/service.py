@@ -14,7 +14,7 @@ import msgspec
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output, output_option, table
 from ferroscope.cli.text import is_terminal
-from ferroscope.config.load import ConfigurationError, load, unknown_options
+from ferroscope.config.load import ConfigurationError, load, unknown_options, with_drop_ins
 from ferroscope.config.options import SIMULATED, Settings
 from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.core.values import many
@@ -47,7 +47,7 @@ _files_option = click.option(
     "files",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="Configuration file; may be repeated. [default: /etc/ferroscope/ferroscope.conf, if it exists]",
+    help="Configuration file; FILE.d/*.conf override it; may be repeated. [default: /etc/ferroscope/ferroscope.conf]",
 )
 _lenient_option = click.option(
     "--lenient-config",
@@ -280,7 +280,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
     except ConfigurationError as exc:
         findings = [Finding("configuration", "wrong", problem, "correct the configuration") for problem in exc.problems]
     else:
-        source = ", ".join(files) or "defaults, and /etc/ferroscope/ferroscope.conf if it exists"
+        source = ", ".join(with_drop_ins(list(files) or None)) or "only defaults: there is no file"
         findings = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is valid ({source})")]
         findings += readable_files(list(files) or None)
         findings += examine(settings)
