@@ -15,10 +15,7 @@ import click
 from bench.report import Report, wait_until_alone
 
 _ALONE: Final = ("cycle", "reads", "scale", "site")
-_OTHERS: Final = (
-    "against", "attached", "dead_nodes", "gate", "hostile", "incumbents", "pages", "profile", "search", "trace",
-    "watched",
-)  # fmt: skip
+_OTHERS: Final = ("against", "attached", "dead_nodes", "gate", "incumbents", "pages", "profile", "search", "trace")
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

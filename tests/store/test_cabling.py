@@ -52,8 +52,12 @@ def test_links_are_those_of_nics_with_a_known_switch(adapter: Adapter) -> None:
     assert ends_of(adapter.read(lambda tx: tx.cabling.links(project="ours"))) == [
         ("b", "leaf-1", "eth10"), ("b", "leaf-10", "eth1"),
     ]  # fmt: skip
-    at = adapter.read(lambda tx: tx.cabling.links_at({("leaf-1", "eth10"), ("leaf-10", "eth1")}))
-    assert sorted(ends_of(at)) == [("b", "leaf-1", "eth10"), ("b", "leaf-10", "eth1"), ("c", "leaf-1", "eth10")]
+    ports = {("leaf-1", "eth10"), ("leaf-10", "eth1"), ("leaf-1", "eth99")}
+    at = adapter.read(lambda tx: tx.cabling.machines_at(ports))
+    assert {port: sorted(machines.values()) for port, machines in at.items()} == {
+        ("leaf-1", "eth10"): ["b", "c"],
+        ("leaf-10", "eth1"): ["b"],
+    }
 
 
 def test_a_part_of_the_name_or_all_of_it_selects_switches(adapter: Adapter) -> None:

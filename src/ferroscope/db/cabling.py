@@ -40,6 +40,17 @@ _SHARED_PORTS = (
     .group_by(_switch, _port)
     .having(func.min(_i.node) < func.max(_i.node))
 )
+# Behind a switch that does not speak LLDP, all machines are at one port.
+_MAX_MACHINES_OF_PORT: Final = 10
+_OF_PORT = (
+    select(_i.node)
+    .where(_i.kind == literal_column("'nic'"), _switch == bindparam("switch"), _port == bindparam("port"))
+    .group_by(_i.node)
+    .order_by(_i.node)
+    .limit(_MAX_MACHINES_OF_PORT)
+    .subquery("of_port")
+)
+_MACHINES_AT = select(_n.uuid, _n.name).join(_OF_PORT, _OF_PORT.c.node == _n.uuid)
 
 
 class Wiring(msgspec.Struct, frozen=True):
@@ -81,11 +92,13 @@ class Cabling:
         """Return the links of these switches, by switch and port."""
         return self._read(_LINKS.where(_HAS_SWITCH, _switch.in_(sorted(switches))), {})
 
-    def links_at(self, ports: Collection[tuple[str, str]]) -> Sequence[CableEnd]:
-        """Return the links of these ports, each with its switch."""
-        switches, numbers = sorted({switch for switch, _ in ports}), sorted({port for _, port in ports})
-        statement = _LINKS.where(_HAS_SWITCH, _switch.in_(switches), _port.in_(numbers))
-        return [link for link in self._read(statement, {}) if (link.switch, link.port) in ports]
+    def machines_at(self, ports: Collection[tuple[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the first machines at each of these ports, UUID -> name; a port is named with its switch."""
+        return {
+            (switch, port): {node: name or node for node, name in rows}
+            for switch, port in ports
+            if (rows := list(self._tx.run(_MACHINES_AT, {"switch": switch, "port": port})))
+        }
 
     def _read(self, statement: Select[Any], parameters: Mapping[str, Any]) -> list[CableEnd]:
         rows = self._tx.connection.execute(statement, parameters).all()

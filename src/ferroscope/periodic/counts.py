@@ -13,6 +13,9 @@ from ferroscope.leadership import StepLeadership
 COUNT_SECONDS: Final = 10.0
 # What changes with the hardware only.
 _HARDWARE_SECONDS: Final = 60.0
+# A twentieth of a processor at most counts; results live longer than the longest pause.
+_PAUSE_FACTOR: Final = 20.0
+_MAX_COUNT_SECONDS: Final = 120.0
 
 
 class Counts:
@@ -20,16 +23,16 @@ class Counts:
 
     name = "periodic/counts"
     only_fenced = True
-    period = COUNT_SECONDS
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self.period = COUNT_SECONDS
         self._hardware_at = float("-inf")
 
     def step(self, leadership: StepLeadership) -> str:
         """Count once, or forget what was counted of a fleet that is no longer large; return a status."""
-        keep_alive = leadership.keep_alive
+        keep_alive, began = leadership.keep_alive, self._clock.monotonic()
         is_needed, is_stored = self._store.read(lambda tx: (tx.counted_ahead.is_needed(), tx.counted_ahead.is_stored()))
         if not (is_needed or is_stored):
             return "nothing to count ahead: the fleet is small"
@@ -50,4 +53,6 @@ class Counts:
                 tx.counted_ahead.put(name, counted)
 
         self._store.write(work, durable=False)
+        took = self._clock.monotonic() - began
+        self.period = min(max(COUNT_SECONDS, took * _PAUSE_FACTOR), _MAX_COUNT_SECONDS)
         return f"counted {', '.join(counts) or 'nothing: the fleet is small by now'}"

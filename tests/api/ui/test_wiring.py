@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from ferroscope.contrib.ui import wiring
+from ferroscope.db.cabling import Wiring
 from tests.api.browsing import Browser, Elements, add, expect
 from tests.api.service import Service
 
@@ -44,6 +45,15 @@ def test_the_wiring_names_ports_and_contradictions(service: Service) -> None:
     assert "Ethernet10".lower() in browser.get("/ui/machines?c=ports").text
     own = Browser(service).log_in("a-reader").get("/ui/wiring").text
     assert ("one" in own, "ethernet2<" in own, "Several" in own) == (True, False, False)
+
+
+def test_the_page_has_no_contradiction_whose_machines_have_gone_since_ports_were_counted(service: Service) -> None:
+    wired(service, add(service, "one"), "Ethernet1")
+    counted = Wiring({"leaf-1": 4}, [("leaf-1", "ethernet1"), ("leaf-1", "ethernet2")])
+    service.store.write(lambda tx: tx.counted_ahead.put("wiring", counted))
+    text = Elements(Browser(service).log_in("root").get("/ui/wiring").text).text
+    assert "leaf-1" in text
+    assert "Several machines" not in text
 
 
 def test_of_many_switches_the_index_shows_some_and_unfolds_the_others(

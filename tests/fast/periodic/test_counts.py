@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from ferroscope.core.counts import FleetCounts
 from ferroscope.core.states import Provision
-from ferroscope.db import counted_ahead
+from ferroscope.db import Transaction, counted_ahead
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.periodic.counts import Counts
 from tests.fast.periodic.members import Members
@@ -45,6 +47,20 @@ def test_only_a_large_fleet_is_counted_ahead(monkeypatch: pytest.MonkeyPatch) ->
     task.step(examples.UNLED)
     add_node(members)
     assert count_failures(members) == 6
+
+
+@pytest.mark.parametrize(("took", "period"), [(0.1, 10.0), (2.0, 40.0), (30.0, 120.0)])
+def test_the_longer_it_counts_the_longer_it_pauses(monkeypatch: pytest.MonkeyPatch, took: float, period: float) -> None:
+    members = Members()
+    monkeypatch.setattr(counted_ahead, "LARGE_FLEET_NODES", 0)
+    add_node(members)
+    task = Counts(members.store, members.clock)
+
+    def fence(_tx: Transaction) -> None:
+        members.clock.now += took
+
+    task.step(SimpleNamespace(fence=fence, keep_alive=lambda: None))
+    assert task.period == pytest.approx(period)
 
 
 def test_counts_of_a_leader_that_is_gone_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,9 +99,11 @@ def _view(visit: Visit, wanted: str) -> dict[str, Any]:
             {
                 "switch": switch,
                 "port": port,
-                "machines": [{"uuid": uuid, "name": name} for uuid, name in wiring.at[switch, port].items()][:10],
+                "machines": [{"uuid": uuid, "name": name} for uuid, name in machines.items()][:10],
             }
             for switch, port in wiring.shared[:_MAX_CONTRADICTIONS]
+            # Since the ports were counted, a machine may have gone.
+            if len(machines := wiring.at.get((switch, port), {})) > 1
         ],
         "misplaced": misplaced[:_MAX_CONTRADICTIONS],
         "more_contradictions": sum(
@@ -133,7 +135,7 @@ def counted(tx: Transaction, wanted: str) -> Found:
     fit = 0 < sum(switches.values()) <= most
     shared = _by_port(port for port in whole.shared_ports if port[0] in names)
     first = set(shared[:_MAX_CONTRADICTIONS])
-    at = _machines_at(tx.cabling.links_at(first)) if first else {}
+    at = {port: _sort_machines(machines) for port, machines in tx.cabling.machines_at(first).items()}
     return Found(switches, shared, at, tx.cabling.links_of(names) if fit else [])
 
 
@@ -150,10 +152,11 @@ def _machines_at(links: Iterable[CableEnd]) -> dict[Port, dict[str, str]]:
     for link in links:
         if link.port:
             machines_at.setdefault((link.switch, link.port), {})[link.node] = link.machine
-    return {
-        port: dict(sorted(machines.items(), key=lambda named: natural(named[1])))
-        for port, machines in machines_at.items()
-    }
+    return {port: _sort_machines(machines) for port, machines in machines_at.items()}
+
+
+def _sort_machines(machines: dict[str, str]) -> dict[str, str]:
+    return dict(sorted(machines.items(), key=lambda named: natural(named[1])))
 
 
 def _by_port(ports: Iterable[Port]) -> list[Port]:
