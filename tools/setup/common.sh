@@ -37,7 +37,7 @@ debian_packages() {
 # processor time again.
 find_python() {
     local name found
-    for name in ${PYTHON:+"$PYTHON"} "/usr/bin/python3.$1" "python3.$1" python3 /usr/bin/python3 python3.13 python3.14 \
+    for name in ${PYTHON:+"$PYTHON"} "/usr/bin/python3.$1" "python3.$1" python3 /usr/bin/python3 python3.1{2..5} \
         "$HOME/.pyenv/versions/3.$1".*/bin/python3; do
         if found=$("$name" -c "import sys; sys.version_info >= (3, $1) or sys.exit(1); print(sys.executable)" 2>/dev/null)
         then

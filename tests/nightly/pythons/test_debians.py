@@ -1,7 +1,7 @@
-"""What contributors call, in a Debian 13: its Python 3.13, PostgreSQL 17 and MariaDB 11.8.
+"""What contributors call, in newer Debians than the one of ``make test``, with their Pythons and database servers.
 
-There is no network in it: what the lock file names for that Python is fetched before. A package that has no wheel for
-it, or whose hash is not locked, is an error.
+There is no network in them: what the lock file names for that Python is fetched before. A package that has no wheel for
+it, or whose hash is not locked, is an error. No Debian has Python 3.12.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,25 +20,45 @@ from tests import ROOT
 from tests.support.debian import Debian, make
 from tools.packaging import contents
 
-SUITE = "trixie"
-PYTHON = contents.PYTHONS[SUITE]
+
+class Suite(NamedTuple):
+    """A release of Debian, and the versions in it that are tested."""
+
+    name: str
+    python: str
+    postgresql: str
+    mariadb: str
+
+
+# Debian 13, testing and unstable.
+SUITES = (
+    Suite("trixie", "3.13", "17", "11.8"),
+    Suite("forky", "3.14", "18", "11.8"),
+    Suite("sid", "3.15", "18", "11.8"),
+)
 # What tools/setup.sh would install, and the tests' other programs.
 PACKAGES = (
-    "git", "make", "python3-venv", "python3-dev", "postgresql", "mariadb-server", "sqlite3", "jq", "iproute2",
+    "git", "make", "python3", "postgresql", "mariadb-server", "sqlite3", "jq", "iproute2",
     "openssl", "procps", "util-linux", "ca-certificates", "netbase", "tzdata",
 )  # fmt: skip
 SOURCE, WHEELS = "/src", "/wheels"
 HOURS = 3600
 
 
-@pytest.fixture(scope="module")
-def debian() -> Iterator[Debian]:
-    """Give a Debian 13 with the source of this tree, and with the packages that it pins."""
+@pytest.fixture(params=SUITES, ids=lambda suite: suite.name)
+def suite(request: pytest.FixtureRequest) -> Suite:
+    return request.param
+
+
+@pytest.fixture
+def debian(suite: Suite) -> Iterator[Debian]:
+    """Give a Debian with the source of this tree, and with the packages that it pins."""
+    python = f"python{suite.python}"
     with tempfile.TemporaryDirectory(prefix="ferroscope-debian-", ignore_cleanup_errors=True) as name:
         root = Path(name) / "root"
-        make(root, SUITE, *PACKAGES)
+        make(root, suite.name, *PACKAGES, f"{python}-venv", f"{python}-dev")
         _copy_source(root)
-        _fetch(root / WHEELS.strip("/"))
+        _fetch(suite.python, root / WHEELS.strip("/"))
         with Debian(root) as booted:
             yield booted
 
@@ -54,14 +75,14 @@ def _copy_source(root: Path) -> None:
     )
 
 
-def _fetch(directory: Path) -> None:
+def _fetch(python: str, directory: Path) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pinned:
-        pinned.write("\n".join(contents.pins(PYTHON, "constraints.txt")))
+        pinned.write("\n".join(contents.pins(python, "constraints.txt")))
         pinned.flush()
         machine = os.uname().machine
         names = [*(f"manylinux_2_{minor}_{machine}" for minor in range(41, 4, -1)), f"manylinux2014_{machine}", "any"]
         command = [sys.executable, "-m", "pip", "download", "-qq", "--require-hashes", "--no-deps", "-r", pinned.name]
-        command += [f"--python-version={PYTHON}", "--only-binary=:all:", f"--dest={directory}"]
+        command += [f"--python-version={python}", "--only-binary=:all:", f"--dest={directory}"]
         subprocess.run([*command, *(f"--platform={name}" for name in names)], check=True)
 
 
@@ -71,11 +92,11 @@ def _run(debian: Debian, *words: str) -> str:
 
 
 @pytest.mark.timeout(3 * HOURS)
-def test_make_test_passes_and_the_stores_tests_on_mariadb(debian: Debian) -> None:
-    assert f"Python {PYTHON}." in debian.run("python3", "--version")
-    assert " passed" in _run(debian, "make", "test")
-    assert "PostgreSQL) 17." in debian.run("sh", "-c", "/usr/lib/postgresql/*/bin/postgres --version")
-    assert "11.8." in debian.run("mariadbd", "--version")
+def test_make_test_passes_and_the_stores_tests_on_mariadb(debian: Debian, suite: Suite) -> None:
+    assert " passed" in _run(debian, f"PYTHON=python{suite.python}", "make", "test")
+    assert f"Python {suite.python}." in _run(debian, ".venv/bin/python", "--version")
+    assert f"PostgreSQL) {suite.postgresql}." in debian.run("sh", "-c", "/usr/lib/postgresql/*/bin/postgres --version")
+    assert f"{suite.mariadb}." in debian.run("mariadbd", "--version")
     assert " passed" in _run(
         debian, ".venv/bin/python", "-m", "pytest", "-q", "-n", "2", "--databases", "mariadb", "tests/store"
     )
