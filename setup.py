@@ -1,10 +1,14 @@
 """Adds to the wheel what is not Python: examples, documentation, and man pages and completions if they were made.
 
+The description is README.md with absolute links: a package index shows it without the files beside it.
+
 Everything else is in pyproject.toml, which cannot name whole directories of such files.
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,4 +29,10 @@ def _files() -> Iterator[tuple[str, list[str]]]:
             yield str(Path(target) / directory.relative_to(source)), files
 
 
-setup(data_files=list(_files()))
+def _description() -> str:
+    source = tomllib.loads(Path("pyproject.toml").read_text())["project"]["urls"]["Source"]
+    text = re.sub(r"(!\[[^]]*\]\()(?!https?:|#)", rf"\1{source}/raw/main/", Path("README.md").read_text())
+    return re.sub(r"(?<=\]\()(?!https?:|#)", f"{source}/blob/main/", text)
+
+
+setup(data_files=list(_files()), long_description=_description(), long_description_content_type="text/markdown")
