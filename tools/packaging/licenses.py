@@ -51,7 +51,7 @@ def copyright_file(site: Path) -> str:
 
 
 def _paragraph(package: Distribution, owners: dict[tuple[str, ...], set[str]]) -> str:
-    texts = [package.locate_file(file).read_text() for file in _files(package) if _TEXTS.fullmatch(str(file))]  # type: ignore[attr-defined]
+    texts = [package.locate_file(file).read_text() for file in _files(package) if _TEXTS.fullmatch(str(file))]
     own = [text for text in texts if not any(words in text for words in _COMMON.values())]
     holders = dict.fromkeys(holder for text in own for holder in _COPYRIGHT.findall(text))
     author = package.metadata["Author"] or package.metadata["Author-email"] or f"The authors of {package.name}"

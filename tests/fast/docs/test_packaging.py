@@ -74,7 +74,7 @@ def test_the_packages_are_those_for_debians_python_whichever_python_builds() -> 
 def test_every_package_has_a_license_that_debians_tools_can_read() -> None:
     paragraphs = licenses.copyright_file(Path(click.__file__).parents[1]).split("\n\n")
     packages = {text for text in paragraphs if text.startswith("Files: ")}
-    names = {re.search(r"^License: (.*)$", text, re.MULTILINE)[1] for text in packages}  # type: ignore[index]
+    names = {re.search(r"^License: (.*)$", text, re.MULTILINE)[1] for text in packages}
     assert len(packages) > 50
     assert {"unknown", "UNKNOWN", ""} & names == set()
     assert [name for name in names if not re.fullmatch(r"[\w.-]+( (or|and) [\w.-]+)*", name)] == []
