@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 import sys
 import urllib.request
 from collections.abc import Callable
@@ -42,6 +43,10 @@ _JOURNEYS: Final = {
     "worker: continue": "processing: worker",
     "worker: finish": "finish: worker",
 }
+# The journeys in the picture of the way, in their order.
+_WAY: Final = ("parser", *list(_JOURNEYS.values())[:1], "claim", *list(_JOURNEYS.values())[1:])
+_PAGE: Final = Path(__file__).parents[1] / "docs/explanation/architecture.md"
+_PICTURE: Final = re.compile(r"(?<=```mermaid\n)flowchart TB\n.*?(?=```)", re.DOTALL)
 # Targets.
 _MAX_FILES: Final = 40
 _MAX_FILES_OF_A_JOURNEY: Final = 30
@@ -164,10 +169,27 @@ def select_last(journeys: list[Journey]) -> dict[str, Journey]:
     return {name: last[name] for name in _JOURNEYS.values()}
 
 
+def draw(journeys: dict[str, Journey]) -> str:
+    """Return a picture of the way in Mermaid: each file stands in the journey that enters it first, in this order."""
+    seen: set[str] = set()
+    lines = ["flowchart TB", f"    {' --> '.join(f'j{number}' for number in range(len(_WAY)))}"]
+    for number, title in enumerate(_WAY):
+        packages: dict[str, list[str]] = {}
+        for _, path, _ in journeys[title].steps:
+            if path not in seen:
+                package, _, file = path.rpartition("/")
+                packages.setdefault(package, []).append(file.removesuffix(".py"))
+                seen.add(path)
+        rows = [f"{package or '.'}/ {', '.join(files)}" for package, files in packages.items()]
+        lines.append(f'    j{number}["{"<br/>".join((f"<b>{title}</b>", *rows))}"]')
+    return "\n".join(lines) + "\n"
+
+
 @click.command("trace")
 @click.pass_obj
+@click.option("--picture", is_flag=True, help="Draw the way on SQLite in docs/explanation/architecture.md.")
 @click.option("--steps", multiple=True, metavar="TEXT", help="Print all calls of the journeys with TEXT in their name.")
-def command(context: tuple[Report, Path], steps: tuple[str, ...]) -> None:
+def command(context: tuple[Report, Path], steps: tuple[str, ...], *, picture: bool) -> None:
     """The journey of one inspection through the source, in three settings."""
     report, directory = context
     settings: dict[str, Callable[[Path], list[Journey]]] = {
@@ -190,6 +212,9 @@ def command(context: tuple[Report, Path], steps: tuple[str, ...]) -> None:
                     report.console.print(f"{'  ' * (depth - 1)}{path}: {called}", soft_wrap=True)
         report.keep(f"trace {name}", routes)
         others = [journey for journey in traced if journey.title in ("parser", "claim")]
+        if picture and measure is settings["sqlite, simulator"]:
+            way = draw(journeys | {journey.title: journey for journey in others})
+            _PAGE.write_text(_PICTURE.sub(way, _PAGE.read_text()))
         files = {path for journey in (*journeys.values(), *others) for _, path, _ in journey.steps}
         report.figure("files of an inspection", name, len(files), most=_MAX_FILES)
         report.figure("files of a journey", name, max(route.files for route in routes), most=_MAX_FILES_OF_A_JOURNEY)

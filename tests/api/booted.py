@@ -8,10 +8,10 @@ from typing import Any
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import BootSettings, DriverSettings, InspectorSettings, LogSettings
-from ferroscope.contracts.images import Image
 from ferroscope.core import callback_secret
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import Event
+from ferroscope.core.virtual_media import Image
 from tests.api.service import DRIVERS, Service, callback_body
 from tests.support import databases, examples
 

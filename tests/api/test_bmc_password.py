@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from ferroscope.api.auth.failures import BURST_MISTYPED
 from ferroscope.api.auth.identity import Identity
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.config.options import SecretSettings

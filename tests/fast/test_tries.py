@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.retry import Once, retry_bmc_call
+from ferroscope.remote.retry import BmcRetries, Once
 from tests.support.rows import each
+
+
+def call(attempt: Callable[[], None], *limits: Any) -> None:
+    """Try as a driver does."""
+    retries = BmcRetries(*limits)
+    while True:
+        try:
+            return attempt()
+        except BmcError as error:
+            retries.wait_after(error)
 
 
 class Bmc:
@@ -39,7 +51,7 @@ def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
 ) -> None:
     bmc = Bmc(transient=transient)
     with pytest.raises(BmcError):
-        retry_bmc_call(bmc, lambda: left, stop)
+        call(bmc, lambda: left, stop)
     assert bmc.asked == 1
 
 
@@ -47,7 +59,7 @@ def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
 def test_it_is_tried_as_often_as_is_configured(tries: int) -> None:
     bmc = Bmc(transient=True)
     with pytest.raises(BmcError):
-        retry_bmc_call(bmc, lambda: 60.0, threading.Event(), tries)
+        call(bmc, lambda: 60.0, threading.Event(), tries)
     assert bmc.asked == tries
 
 
@@ -69,7 +81,7 @@ def test_a_command_that_must_not_be_carried_out_twice_is_sent_again_only_if_it_w
         raise error
 
     with pytest.raises(BmcError):
-        retry_bmc_call(reset, lambda: 60.0, threading.Event(), 3, once)
+        call(reset, lambda: 60.0, threading.Event(), 3, once)
     assert len(sent) == asked
 
 
@@ -82,5 +94,5 @@ def test_what_fails_before_such_a_command_is_tried_again() -> None:
             raise BmcError("no answer to a look at the power", transient=True)
         once.sent = True
 
-    retry_bmc_call(reset, lambda: 60.0, threading.Event(), 4, once)
+    call(reset, lambda: 60.0, threading.Event(), 4, once)
     assert len(tries) == 3

@@ -57,7 +57,7 @@ from ferroscope.api.http.dispatch import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
 from ferroscope.config.added import load_installed
-from ferroscope.contracts.images import Medium
+from ferroscope.core.virtual_media import Medium
 from ferroscope.rules.explain import RuleExplanation
 
 _shared = partial(make, Surface.SHARED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power, Switch
 from ferroscope.core.interfaces import KINDS, NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node

@@ -23,8 +23,7 @@ import msgspec
 
 from ferroscope.boot_config.dnsmasq import HOST, base_url, literal, own
 from ferroscope.config.options import BootSettings, InspectorSettings, Settings
-from ferroscope.contracts.bmc import Bmc, OutOfBand
-from ferroscope.contracts.images import RamdiskBoot
+from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
 from ferroscope.contracts.store import Query
 from ferroscope.core import callback_secret
 from ferroscope.core.boot import (

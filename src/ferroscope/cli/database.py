@@ -37,7 +37,7 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Upgrade the schema, if it is not up to date."""
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.errors import StoreUnavailableError
-    from ferroscope.db.location import left_behind, place, refuse_others
+    from ferroscope.db import left_behind, place, refuse_others
     from ferroscope.db.prepare import SchemaError, ensure_schema
 
     settings = settings_of(files, database)

@@ -206,14 +206,14 @@ def welcome(settings: Settings) -> list[str]:
     The log says the same, for services (``api.urls.announce``).
     """
     from ferroscope.api.urls import api_url, page_url
-    from ferroscope.db import location
+    from ferroscope.db import place
 
     url, with_simulator = api_url(settings.api), set(SIMULATED) & set(settings.drivers.enabled)
     elsewhere = "" if urlsplit(url).port == _DEFAULT_PORT and "127.0.0.1" in url else f" (export FERROSCOPE_URL={url})"
     rows = [("web page", page_url(settings.api))]
     if url:
         rows.append(("try", ("ferroscope sim --nodes 50 --enroll" if with_simulator else _EXAMPLE) + elsewhere))
-    rows.append(("data", location.place(settings.database)))
+    rows.append(("data", place(settings.database)))
     return [f"{name:<8}  {text}" for name, text in rows if text]
 
 

@@ -1,8 +1,7 @@
 """BMC drivers: power and boot device of a machine, and optional capabilities.
 
 Every driver implements ``Bmc``. The other Protocols are optional: a driver has a capability if it has its methods or
-attributes, without any declaration. ``contracts.images`` has the capabilities for images. How to write, package and
-install a driver: docs/how-to/write-a-bmc-driver.md.
+attributes, without any declaration. How to write, package and install a driver: docs/how-to/write-a-bmc-driver.md.
 
 For all calls that access a BMC:
 
@@ -26,7 +25,7 @@ For all calls that access a BMC:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Literal, Protocol, runtime_checkable
 
@@ -35,6 +34,7 @@ import msgspec
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
+from ferroscope.core.virtual_media import Image, MediaDevice, Medium
 
 
 class Problem(str):
@@ -46,6 +46,15 @@ class Problem(str):
         problem = super().__new__(cls, str(message))
         problem.reason = reason
         return problem
+
+
+def problem(read: Callable[[Document], object], info: Document) -> Problem | None:
+    """Return the error that a driver's ``read`` raises for ``info``, or None."""
+    try:
+        read(info)
+    except BmcError as exc:
+        return Problem(exc, exc.reason)
+    return None
 
 
 class Power(StrEnum):
@@ -307,6 +316,41 @@ class TellsMachines(Protocol, metaclass=Capability):
 
     def machine(self, node: Node) -> Document:
         """Return ``serial`` and ``uuid`` of the machine, as far as the BMC reports them, whichever machine it is."""
+
+
+@runtime_checkable
+class RamdiskBoot(Protocol, metaclass=Capability):
+    """Optional: the driver boots the ramdisk without PXE, for example by virtual media.
+
+    Its boot interface is named ``DRIVER-virtual-media``; it is used if an image is configured and the node selects no
+    other interface.
+    """
+
+    def insert_ramdisk(self, node: Node, image: Image) -> str | None:
+        """Insert ``image`` and boot from it once; return a remark, or None.
+
+        The remark informs operators that the machine boots, but not exactly as requested.
+        """
+
+    def eject_ramdisk(self, node: Node, image: Image) -> bool:
+        """Eject ``image`` if it is inserted, and no other medium; return whether it was."""
+
+
+@runtime_checkable
+class AttachesMedia(Protocol, metaclass=Capability):
+    """Optional: images can be attached to the machine's virtual drives, whatever they are for; nothing boots from them.
+
+    The first two within ``inventory_timeout``. Not called while an inspection may use the drives.
+    """
+
+    def attach_medium(self, node: Node, device: MediaDevice, url: str) -> None:
+        """Insert the image, which the BMC fetches, in place of what is in the drives of this kind."""
+
+    def detach_media(self, node: Node, devices: Sequence[MediaDevice]) -> int:
+        """Empty the drives of these kinds, or all if there are none; return how many had a medium."""
+
+    def media(self, node: Node) -> Sequence[Medium]:
+        """Return all virtual drives."""
 
 
 class OutOfBandNic(msgspec.Struct, frozen=True):

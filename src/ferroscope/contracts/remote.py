@@ -1,4 +1,4 @@
-"""Remote services: object stores, an attached Ironic, another inspector, HTTP requests of rules, event targets."""
+"""Remote services: object stores, an attached Ironic, another inspector, HTTP requests of rules, events, images."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from ferroscope.core.model import Document
 from ferroscope.core.notification import OutboxEvent
+from ferroscope.core.reasons import Reason
 
 
 class ObjectStoreError(Exception):
@@ -231,3 +232,31 @@ class Sender(Protocol):
 
 
 Senders = Mapping[str, Sender]
+
+
+# The images that BMCs fetch, which a worker checks beforehand.
+
+
+class Flaw(msgspec.Struct, frozen=True):
+    """Why an image will not boot. ``certain``: no BMC could boot it; otherwise it may be that only we cannot."""
+
+    reason: Reason
+    message: str
+    certain: bool
+
+
+class Images(Protocol):
+    """Checks images; safe for many threads."""
+
+    def flaw(self, url: str) -> Flaw | None:
+        """Return what is wrong with the image, None if nothing is known to be; within some seconds, without raising.
+
+        It may answer from memory: a good image for some minutes, any other for less than one.
+        """
+
+
+class Unchecked:
+    """Checks nothing."""
+
+    def flaw(self, _url: str) -> Flaw | None:
+        return None

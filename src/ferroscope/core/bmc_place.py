@@ -241,7 +241,7 @@ def redfish_problem(address: str) -> str:
     address_alone, _, zone = str(parse_address(parts.hostname or "")).partition("%")
     if zone[:1].isdigit():  # HTTP clients read it as an escape (psf/requests#5775)
         return f"{_REDFISH}: give the interface of {address_alone} by its name, such as {address_alone}%eth0"
-    is_spaced = any(sign.isspace() for sign in address.strip())
+    is_spaced = len(address.split()) > 1
     if parts.scheme not in ("http", "https") or not parts.hostname or is_spaced or parts.query or parts.fragment:
         return "invalid URL in redfish_address: expected https://HOST[:PORT] or http://HOST[:PORT]"
     if parts.username is not None or parts.password is not None:

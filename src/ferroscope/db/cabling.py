@@ -12,9 +12,12 @@ import msgspec
 from sqlalchemy import Select, and_, bindparam, func, literal_column, select
 
 from ferroscope.contracts.store import CableEnd
+from ferroscope.core import json_safety
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
+from ferroscope.db.search import windows
 from ferroscope.db.session import Session
+from ferroscope.hardware.expectations import KEY, is_about_wiring
 from ferroscope.hardware.search_index import KINDS
 
 _i, _n = schema.search_index.c, schema.nodes.c
@@ -53,11 +56,19 @@ _OF_PORT = (
 _MACHINES_AT = select(_n.uuid, _n.name).join(_OF_PORT, _OF_PORT.c.node == _n.uuid)
 
 
+_DEVIATING = select(_n.uuid, _n.name, _n.attributes).where(mapping.has_attribute(KEY))
+_MAX_MISPLACED: Final = 10_000
+
+
 class Wiring(msgspec.Struct, frozen=True):
-    """The number of links of each switch; ports, each with its switch, at which several machines claim to be."""
+    """The number of links of each switch; ports, each with its switch, at which several machines claim to be.
+
+    ``misplaced``: the conditions about switches and ports that machines fail, each with ``uuid`` and ``machine``.
+    """
 
     switches: dict[str, int]
     shared_ports: list[tuple[str, str]]
+    misplaced: list[dict[str, str]] = []
 
 
 class Cabling:
@@ -79,7 +90,19 @@ class Cabling:
             names = {"after": after, "last": rows[-1][0]}
             shared += (tuple(row) for row in self._tx.run(_SHARED_PORTS, names))
             after = rows[-1][0]
-        return Wiring(switches, shared)
+        return Wiring(switches, shared, self._list_misplaced(keep_alive))
+
+    def _list_misplaced(self, keep_alive: Callable[[], None]) -> list[dict[str, str]]:
+        misplaced: list[dict[str, str]] = []
+        for window in windows(self._tx):
+            keep_alive()
+            for uuid, name, attributes in self._tx.connection.execute(_DEVIATING.where(window)):
+                deviations = json_safety.decode_own(attributes).get(KEY, [])
+                named = {"uuid": uuid, "machine": name or uuid}
+                misplaced += (named | failed for failed in deviations if is_about_wiring(failed["condition"]))
+            if len(misplaced) >= _MAX_MISPLACED:
+                break
+        return misplaced[:_MAX_MISPLACED]
 
     def links(self, part: str = "", project: str | None = None) -> Sequence[CableEnd]:
         """Return the links by switch and port; ``project`` as in ``contracts.store.Query``."""

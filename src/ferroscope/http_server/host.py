@@ -9,7 +9,7 @@ import structlog
 
 from ferroscope.http_server.limits import OpenConnections
 from ferroscope.http_server.wsgi import Application
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 
 
 class Submit(Protocol):

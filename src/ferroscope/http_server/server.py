@@ -26,7 +26,7 @@ from ferroscope.http_server.sources import TrustedProxies
 from ferroscope.http_server.threads import CallThreads
 from ferroscope.http_server.tls import Certificates, TlsConnection
 from ferroscope.http_server.wsgi import Application, base_environ
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 
 BACKLOG_CONNECTIONS: Final = 1024
 # Seconds between checks of deadlines.

@@ -28,7 +28,7 @@ from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
 from ferroscope.http_server.agreed import NAMES
 from ferroscope.http_server.connection import Connection
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 
 EXPIRES_SOON_SECONDS: Final = 14 * 86400.0
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}

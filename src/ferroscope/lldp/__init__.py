@@ -5,8 +5,18 @@ the switch and port. Malformed data is skipped and reported, and the rest is kep
 the network. Source: IEEE 802.1AB, and the organizational TLVs of IEEE 802.1Q (annex D) and 802.3 (clause 79).
 """
 
-from ferroscope.lldp.port_names import port_name
-from ferroscope.lldp.tlvs import MAX_TLVS, MAX_VALUE_BYTES, SwitchLink, Tlv, frame, link, neighbour, neighbours, values
+from ferroscope.lldp.tlvs import (
+    MAX_TLVS,
+    MAX_VALUE_BYTES,
+    SwitchLink,
+    Tlv,
+    frame,
+    link,
+    neighbour,
+    neighbours,
+    port_name,
+    values,
+)
 
 __all__ = [
     "MAX_TLVS",

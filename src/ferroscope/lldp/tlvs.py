@@ -7,7 +7,8 @@ values before the cut count.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from socket import AF_INET6, inet_ntop
 from typing import Any, Final, NamedTuple
 
@@ -15,8 +16,7 @@ import msgspec
 
 from ferroscope.core.json_safety import clean_text
 from ferroscope.core.mac_addresses import normalized_mac, written_mac
-from ferroscope.core.values import many
-from ferroscope.lldp import ethernet
+from ferroscope.core.values import many, normalized_ip
 
 CHASSIS_ID, PORT_ID, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5
 SYSTEM_DESCRIPTION, CAPABILITIES, MANAGEMENT_ADDRESS, ORGANIZATIONAL = 6, 7, 8, 127
@@ -181,18 +181,10 @@ _CHASSIS_MAC, _CHASSIS_ADDRESS, _CHASSIS_TEXTS = 4, 5, frozenset({1, 2, 3, 6, 7}
 _PORT_MAC, _PORT_ADDRESS, _PORT_TEXTS = 3, 4, frozenset({1, 2, 5, 7})
 _WRITTEN_MAC_CHARACTERS: Final = 17
 
-_CAPABILITIES: Final = {
-    1: "Repeater",
-    2: "Bridge",
-    3: "WLAN",
-    4: "Router",
-    5: "Telephone",
-    6: "DOCSIS cable device",
-    7: "Station only",
-    8: "C-Vlan",
-    9: "S-Vlan",
-    10: "TPMR",
-}
+_CAPABILITIES: Final = dict(enumerate((
+    "Repeater", "Bridge", "WLAN", "Router", "Telephone", "DOCSIS cable device", "Station only", "C-Vlan", "S-Vlan",
+    "TPMR",
+), start=1))  # fmt: skip
 
 
 ValuesByName = dict[str, Any]
@@ -216,11 +208,6 @@ def port_id(value: bytes) -> str:
     return _identifier(value, _PORT_MAC, _PORT_ADDRESS, _PORT_TEXTS)
 
 
-def management_address(value: bytes) -> str | None:
-    """Return the management address of the switch; None if its family is unknown."""
-    return _address(_number(value, 1, 1), value[2:])
-
-
 def capabilities(value: bytes) -> NamedValues:
     """Yield the supported and the enabled capabilities of the switch."""
     yield "switch_capabilities_support", _names(_number(value, 0, 2), _CAPABILITIES)
@@ -239,13 +226,49 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
     return text
 
 
+# What auto-negotiation advertises, and the operational MAU types, in the Bare Metal service's spelling.
+# Source: RFC 4836, and IANA-MAU-MIB, which continues it (IANAifMauAutoNegCapBits and IANAifMauTypeListBits).
+#
+# Bit -> advertised capability; the first bit on the wire is number 15 and means "other".
+_ADVERTISED: Final = dict(enumerate((
+    "1000BASE-T fdx", "1000BASE-T hdx", "1000BASE-X fdx", "1000BASE-X hdx", "Asym and Sym PAUSE fdx",
+    "Sym PAUSE fdx", "Asym PAUSE fdx", "PAUSE fdx", "100BASE-T2 fdx", "100BASE-T2 hdx",
+    "100BASE-TX fdx", "100BASE-TX hdx", "10BASE-T4", "10BASE-T fdx", "10BASE-T hdx",
+)))  # fmt: skip
+
+_HALF_AND_FULL: Final = ("100BASE-TX", "100BASE-FX", "100BASE-T2", *(f"1000BASE-{end}" for end in ("X", "LX", "SX")))
+_10_GIGABIT: Final = ("X", "LX4", "R", "ER", "LR", "SR", "W", "EW", "LW", "SW", "CX4")
+
+# Operational MAU types, by number from 0.
+_MAU_TYPES: Final = (
+    *("Unknown", "AUI", "10BASE-5", "FOIRL", "10BASE-2", "10BASE-T duplex mode unknown", "10BASE-FP", "10BASE-FB"),
+    *("10BASE-FL duplex mode unknown", "10BROAD36"),
+    *("10BASE-T half duplex", "10BASE-T full duplex", "10BASE-FL half duplex", "10BASE-FL full duplex"),
+    "100 BASE-T4",
+    *(f"{name} {mode} duplex" for name in _HALF_AND_FULL for mode in ("half", "full")),
+    *(f"1000BASE-{end} {mode} duplex" for end in ("CX", "T") for mode in ("half", "full")),
+    *(f"10GBASE-{end}" for end in _10_GIGABIT),
+    *("2BASE-TL", "10PASS-TS", "100BASE-BX10D", "100BASE-BX10U", "100BASE-LX10"),
+    *("1000BASE-BX10D", "1000BASE-BX10U", "1000BASE-LX10"),
+    *("1000BASE-PX10D", "1000BASE-PX10U", "1000BASE-PX20D", "1000BASE-PX20U"),
+    *("10GBASE-T", "10GBASE-LRM", "1000BASE-KX", "10GBASE-KX4", "10GBASE-KR"),
+    *(f"10/1GBASE-PRX-{end}" for end in ("D1", "D2", "D3", "U1", "U2", "U3")),
+    *(f"10GBASE-PR-{end}" for end in ("D1", "D2", "D3", "U1", "U3")),
+    *(f"40GBASE-{end}" for end in ("KR4", "CR4", "SR4", "FR", "LR4")),
+    *(f"100GBASE-{end}" for end in ("CR10", "SR10", "LR4", "ER4")),
+    "MAU type 79",
+    *("1000BASE-PX30D", "1000BASE-PX30U", "1000BASE-PX40D", "1000BASE-PX40U"),
+    *("10/1GBASE-PRX-D4", "10/1GBASE-PRX-U4", "10GBASE-PR-D4", "10GBASE-PR-U4"),
+    *(f"25GBASE-{end}" for end in ("CR", "CR-S", "KR", "KR-S", "R", "SR", "T")),
+    *("40GBASE-ER4", "40GBASE-R", "40GBASE-T"),
+    *(f"100GBASE-{end}" for end in ("CR4", "KR4", "KP4", "R", "SR4")),
+    *("2.5GBASE-T", "5GBASE-T"),
+)
+
+
 # The organizational TLVs of IEEE 802.1 (VLANs) and IEEE 802.3 (the link): subtype -> named values.
 #
 # A list in a value means that such a TLV may occur several times.
-
-
-def _port_vlan(value: bytes) -> NamedValues:
-    yield "switch_port_untagged_vlan_id", _number(value, 0, 2)
 
 
 def _protocol_vlan(value: bytes) -> NamedValues:
@@ -265,10 +288,6 @@ def _protocol(value: bytes) -> NamedValues:
     yield "switch_protocol_identities", [_part(value, 1, _number(value, 0, 1)).hex()]
 
 
-def _management_vlan(value: bytes) -> NamedValues:
-    yield "switch_port_management_vlan_id", _number(value, 0, 2)
-
-
 def _aggregation(value: bytes) -> NamedValues:
     status = _number(value, 0, 1)
     yield "switch_port_link_aggregation_enabled", bool(status & 2)
@@ -280,24 +299,35 @@ def _phy(value: bytes) -> NamedValues:
     status = _number(value, 0, 1)
     yield "switch_port_autonegotiation_enabled", bool(status & 2)
     yield "switch_port_autonegotiation_support", bool(status & 1)
-    yield "switch_port_physical_capabilities", sorted(_names(_number(value, 1, 2), ethernet.ADVERTISED))
-    yield "switch_port_mau_type", ethernet.kind(_number(value, 3, 2))
+    yield "switch_port_physical_capabilities", sorted(_names(_number(value, 1, 2), _ADVERTISED))
+    mau_type = _number(value, 3, 2)
+    is_known = mau_type < len(_MAU_TYPES)  # it may be newer than the list
+    yield "switch_port_mau_type", _MAU_TYPES[mau_type] if is_known else f"MAU type {mau_type}"
 
 
-def _mtu(value: bytes) -> NamedValues:
-    yield "switch_port_mtu", _number(value, 0, 2)
+def _single(name: str, read: Callable[[bytes], Any]) -> Callable[[bytes], NamedValues]:
+    def once(value: bytes) -> NamedValues:
+        yield name, read(value)
+
+    return once
+
+
+def _short(value: bytes) -> int:
+    return _number(value, 0, 2)
 
 
 _IEEE_802_1: Final[dict[int, Callable[[bytes], NamedValues]]] = {
-    1: _port_vlan,
+    1: _single("switch_port_untagged_vlan_id", _short),
     2: _protocol_vlan,
     3: _vlan_name,
     4: _protocol,
-    6: _management_vlan,
+    6: _single("switch_port_management_vlan_id", _short),
     7: _aggregation,
 }
 # Link aggregation moved to 802.1; switches still send the old subtype.
-_IEEE_802_3: Final[dict[int, Callable[[bytes], NamedValues]]] = {1: _phy, 3: _aggregation, 4: _mtu}
+_IEEE_802_3: Final[dict[int, Callable[[bytes], NamedValues]]] = {
+    1: _phy, 3: _aggregation, 4: _single("switch_port_mtu", _short),
+}  # fmt: skip
 _BY_OUI: Final = {bytes.fromhex("0080c2"): _IEEE_802_1, bytes.fromhex("00120f"): _IEEE_802_3}
 
 
@@ -312,15 +342,8 @@ def organizational(value: bytes) -> NamedValues:
 # values that may occur several times are lists.
 
 
-def _single(name: str, read: Callable[[bytes], Any]) -> Callable[[bytes], NamedValues]:
-    def once(value: bytes) -> NamedValues:
-        yield name, read(value)
-
-    return once
-
-
 def _management(value: bytes) -> NamedValues:
-    address = management_address(value)
+    address = _address(_number(value, 1, 1), value[2:])
     if address is not None:
         yield "switch_mgmt_addresses", [address]
 
@@ -338,14 +361,9 @@ _READ: Final[dict[int, Callable[[bytes], NamedValues]]] = {
 
 
 # Values that may occur several times. Capabilities are lists too, but occur once.
-_REPEATED: Final = frozenset(
-    {
-        "switch_mgmt_addresses",
-        "switch_port_protocol_vlan_ids",
-        "switch_port_vlans",
-        "switch_protocol_identities",
-    }
-)
+_REPEATED: Final = frozenset({
+    "switch_mgmt_addresses", "switch_port_protocol_vlan_ids", "switch_port_vlans", "switch_protocol_identities",
+})  # fmt: skip
 
 
 def values(tlvs: Iterable[Tlv]) -> tuple[ValuesByName, list[str]]:
@@ -399,3 +417,32 @@ def link(tlvs: Iterable[Tlv]) -> tuple[SwitchLink, list[str]]:
         if item:
             fields[name] = item
     return SwitchLink(**fields), problems
+
+
+# The name of the port at the other end of a cable. Most switches send it as the identifier. Juniper and ArubaOS send an
+# SNMP index instead, and Brocade, Avaya and SONiC may send a MAC address. Their name of the port is in the description,
+# but that is often a person's note about the cable: it counts only if it reads as a name and the identifier does not.
+# Sources: netbox-community/netbox#11196 and #5818, dainok/netdoc#116, Uninett/nav#840, sonic-net/SONiC#116.
+
+# An index, or bytes in hexadecimal.
+_NO_NAME: Final = re.compile(r"[0-9]+|[0-9a-f]{8,}")
+# ge-0/0/11.0, 10GigabitEthernet1/3/5, 1/E8, GigabitEthernet 0/48; and numbers after one of the usual words.
+_PORT_NAME: Final = re.compile(
+    r"(?:[0-9]*[a-z][a-z-]*[ :]?)?[0-9]+(?:/[a-z]?[0-9]+)+(?:[.:][0-9]+)*"
+    r"|(?:port|eth|ethernet|ethernet interface|interface|swp|[tfgx]e|gi|lan)[ :-]?\(?[0-9]+\)?(?:[.:][0-9]+)*",
+    re.IGNORECASE,
+)
+_MAX_DESCRIPTION_CHARACTERS: Final = 64
+
+
+def port_name(named_values: Mapping[str, Any]) -> str | None:
+    """Return the name of the switch's port; its MAC address or index if it sends no name."""
+    ident, description = (_plain_text(named_values.get(f"switch_port_{end}")) for end in ("id", "description"))
+    if ident and not (_NO_NAME.fullmatch(ident) or normalized_mac(ident) or normalized_ip(ident)):
+        return ident
+    is_name = len(description) <= _MAX_DESCRIPTION_CHARACTERS and _PORT_NAME.fullmatch(description)
+    return (description if is_name else "") or ident or description or None
+
+
+def _plain_text(value: object) -> str:
+    return clean_text(value).strip() if isinstance(value, str) else ""

@@ -78,16 +78,16 @@ class Networks:
         self._networks = tuple(ipaddress.ip_network(text) for text in texts)
         self._guarded = guarded
         self._loopback = loopback
-        self._decided = lru_cache(maxsize=4096)(self._decide)
-
-    def __bool__(self) -> bool:
-        """Whether some address is outside of these networks."""
-        return bool(self._networks) or self._guarded
+        # Whether some address is outside of these networks, and whether one is inside.
+        self.is_limited = bool(self._networks) or guarded
+        self.permits = lru_cache(maxsize=4096)(self._decide)
 
     def __contains__(self, address: str) -> bool:
-        return not self or self._decided(address)
+        return self.permits(address)
 
     def _decide(self, address: str) -> bool:
+        if not self.is_limited:
+            return True
         parsed = literal(address)
         if parsed is None:
             return False

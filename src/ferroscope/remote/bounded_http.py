@@ -22,7 +22,7 @@ from ferroscope.contracts.remote import WebError
 from ferroscope.remote import command_fence
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
-from ferroscope.remote.resolver import UnresolvedError, connect
+from ferroscope.remote.resolver import UnresolvedError, connect, resolve
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
@@ -51,6 +51,7 @@ class _BoundedConnection:
     port: int
     sock: Any
     _dns_host: str
+    _watched_by: Deadline | None = None
 
     def __repr__(self) -> str:
         return f"{self.host}:{self.port}"  # used in error messages
@@ -60,7 +61,9 @@ class _BoundedConnection:
         if ":" in host:  # in a URL, the % before the interface of a link-local address is encoded
             host = host.replace("%25", "%")
         try:
-            return connect(host, self.port, current(), self.allowed)
+            self._watched_by = deadline = current()
+            connection = connect(resolve(host, deadline.seconds_left(), self.allowed), self.port, deadline)
+            deadline.watch(connection)
         except UnresolvedError as exc:
             raise NewConnectionError(self, str(exc)) from None  # type: ignore[arg-type]
         except TimeoutError:
@@ -68,6 +71,8 @@ class _BoundedConnection:
         except OSError as exc:
             failure = NewConnectionError(self, f"cannot connect: {exc.strerror or exc}")  # type: ignore[arg-type]
             failure.__cause__ = exc
+        else:
+            return connection
         # Not from within: the time-out of the socket would be its context, and be taken for what it says.
         raise failure
 
@@ -75,15 +80,13 @@ class _BoundedConnection:
         # Check the fence last, after everything that takes time: connecting, the TLS handshake, building the request.
         if self.sock is None:
             self.connect()  # type: ignore[attr-defined]
+        elif self._watched_by is not current():
+            # A persistent connection was watched by an earlier call's deadline; now it belongs to this call.
+            self._watched_by = current()
+            with contextlib.suppress(OSError):  # closed meanwhile: the request itself will fail
+                self._watched_by.watch(self.sock)
         command_fence.guard(self.sock)
         super().send(data)  # type: ignore[misc]
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        # A persistent connection was watched by an earlier call's deadline; now it belongs to this call.
-        if self.sock is not None:
-            with contextlib.suppress(OSError):  # closed meanwhile: the request itself will fail
-                current().watch(self.sock)
-        super().request(*args, **kwargs)  # type: ignore[misc]
 
 
 class _HttpConnection(_BoundedConnection, HTTPConnection):

@@ -74,7 +74,7 @@ class Deadline:
         handle = socket.socket(fileno=os.dup(connection.fileno()))
         with self._lock:
             self._watched.append(handle)
-        if self.has_expired:
+        if time.monotonic() >= self.end:
             self.expire()
 
     def expire(self) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import urllib3
 
-from ferroscope.contracts.images import Flaw
+from ferroscope.contracts.remote import Flaw
 from ferroscope.contracts.store import Clock
 from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.reasons import Reason
@@ -40,7 +40,7 @@ _BOOT_RECORD: Final = b"\x00CD001\x01EL TORITO SPECIFICATION"
 
 
 class ImageCheck:
-    """``contracts.images.Images``, over HTTP; thread-safe.
+    """``contracts.remote.Images``, over HTTP; thread-safe.
 
     Only URLs in ``allowed`` networks are checked: a caller who may set a node's image must not learn what this host
     can reach.

@@ -15,6 +15,7 @@ import ipaddress
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from ferroscope.core.host_spelling import refusal_of_host
@@ -71,19 +72,15 @@ def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE, *, bmc: boo
 
     ``UnresolvedError``; ``ForbiddenAddressError`` if it has addresses, but none is allowed.
     """
-    addresses = _resolve(host, seconds, MAX_BMC_LOOKUPS if bmc or allowed else MAX_LOOKUPS)
-    permitted = tuple(address for address in addresses if address in allowed)
+    addresses = _resolve(host, seconds, MAX_BMC_LOOKUPS if bmc or allowed.is_limited else MAX_LOOKUPS)
+    permitted = tuple(filter(allowed.permits, addresses))
     if not permitted:
         raise ForbiddenAddressError(f"{host} is not in any allowed network")
     return permitted
 
 
-def connect(host: str, port: int, deadline: Deadline, allowed: Networks = ANYWHERE) -> socket.socket:
-    """Return a connection to the first address that accepts one, each with its share of the time; the deadline ends it.
-
-    ``OSError``, and what ``resolve`` raises.
-    """
-    addresses = resolve(host, deadline.seconds_left(), allowed)
+def connect(addresses: Sequence[str], port: int, deadline: Deadline) -> socket.socket:
+    """Return a connection to the first address that accepts one, each with its share of the time; ``OSError``."""
     for number, address in enumerate(addresses):
         try:
             connection = socket.create_connection((address, port), deadline.seconds_left() / (len(addresses) - number))
@@ -91,7 +88,6 @@ def connect(host: str, port: int, deadline: Deadline, allowed: Networks = ANYWHE
             failure = exc
             continue
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        deadline.watch(connection)
         return connection
     raise failure
 

@@ -47,33 +47,33 @@ class Once:
     sent = False
 
 
-def retry_bmc_call(
-    attempt: Callable[[], T],
-    time_left: Callable[[], float],
-    stop: StopFlag,
-    tries: int = MAX_TRIES,
-    once: Once | None = None,
-) -> T:
-    """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
+class BmcRetries:
+    """The tries of one call to a BMC, at most ``tries``.
 
     Answers of a BMC that needs time are not counted: it is asked until the deadline, but not before the time that it
     named. ``time_left`` returns the seconds until the deadline, 0 after it. A command that is sent ``once`` is sent
     again only if the BMC answered that it did not carry it out. Otherwise only its answer may have been lost.
     """
-    counted_errors, pause, is_doubtful = 0, _PAUSE_SECONDS, False
-    while True:
-        try:
-            return attempt()
-        except BmcError as error:
-            # An earlier try may have had an effect, regardless of the answer to this one.
-            error.not_done = error.not_done and not is_doubtful
-            is_doubtful = not error.not_done
-            counted_errors += error.pause is None
-            seconds = max(pause, error.pause or 0.0)
-            is_lost = once is not None and once.sent and not error.not_done and error.pause is None
-            if is_lost or not error.again or counted_errors >= tries or time_left() <= seconds or stop.wait(seconds):
-                raise
-        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    def __init__(
+        self, time_left: Callable[[], float], stop: StopFlag, tries: int = MAX_TRIES, once: Once | None = None
+    ) -> None:
+        self._time_left, self._stop, self._tries, self._once = time_left, stop, tries, once
+        self._counted_errors, self._pause, self._is_doubtful = 0, _PAUSE_SECONDS, False
+
+    def wait_after(self, error: BmcError) -> None:
+        """Wait for the next try; raise the error if there is none."""
+        # An earlier try may have had an effect, regardless of the answer to this one.
+        error.not_done = error.not_done and not self._is_doubtful
+        self._is_doubtful = not error.not_done
+        self._counted_errors += error.pause is None
+        seconds = max(self._pause, error.pause or 0.0)
+        once = self._once
+        is_lost = once is not None and once.sent and not error.not_done and error.pause is None
+        is_last = is_lost or not error.again or self._counted_errors >= self._tries
+        if is_last or self._time_left() <= seconds or self._stop.wait(seconds):
+            raise error from None
+        self._pause = min(2 * self._pause, _MAX_PAUSE_SECONDS)
 
 
 def retry_after(value: str | None, date: str | None) -> float:

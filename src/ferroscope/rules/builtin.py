@@ -124,25 +124,21 @@ class RuleCache:
 
     def __init__(self, built_in: Sequence[CompiledRule] = ()) -> None:
         self._built_in = tuple(built_in)
-        self._current: RuleSet | None = None
-
-    def get_cached(self, revision: int) -> RuleSet | None:
-        """Return the rules of this revision, if they were read last."""
-        current = self._current
-        return current if current is not None and current.revision == revision else None
+        # The rules that were read last.
+        self.latest = RuleSet(-1, ())
 
     def current(self, tx: Transaction) -> RuleSet:
         """Return the rules as this transaction sees them, with one small query unless they have changed."""
-        revision = tx.rules.revision()
-        if (cached := self.get_cached(revision)) is not None:
-            return cached
+        revision, latest = tx.rules.revision(), self.latest
+        if latest.revision == revision:
+            return latest
         rules = [_compile_stored(rule) for rule in tx.rules.list(Query())]
         expected = [
             compiled
             for expectation in tx.expectations.list()
             if (compiled := _compile_expectation(expectation)) is not None
         ]
-        self._current = rule_set = RuleSet.of(revision, (*rules, *self._built_in), expected)
+        self.latest = rule_set = RuleSet.of(revision, (*rules, *self._built_in), expected)
         return rule_set
 
 

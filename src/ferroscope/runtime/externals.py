@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions, load_drivers
+from ferroscope.bmc import BmcLimits, DriverOptions, load_drivers
 from ferroscope.config.added import backend as load_backend
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings

@@ -30,8 +30,8 @@ from ferroscope.runtime.member import Membership
 from ferroscope.runtime.process import ServiceProcess
 from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.telemetry import log
+from ferroscope.telemetry.log import QuietLog
 from ferroscope.telemetry.metrics import Metrics
-from ferroscope.telemetry.quiet_log import QuietLog
 
 VARIABLE: Final = "FERROSCOPE_CONFIG"
 # Seconds between two attempts to open it.

@@ -12,6 +12,7 @@ import io
 import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, TextIO
@@ -162,6 +163,33 @@ def _drop_internals(_logger: object, _method: str, event: structlog.typing.Event
     event.pop("_record", None)
     event.pop("_from_structlog", None)
     return event
+
+
+# Lines that any caller can cause, in any number.
+
+
+class QuietLog:
+    """Allows ``burst`` log lines in ``period`` seconds; the next line after that says how many were suppressed."""
+
+    def __init__(self, burst: int = 100, period: float = 10.0) -> None:
+        self._burst = burst
+        self._period = period
+        self._lock = threading.Lock()
+        self._began = float("-inf")
+        self._lines = 0
+        self._left_out = 0
+
+    def admit(self, now: float) -> int | None:
+        """Return how many lines were suppressed before this one; None if this one must be suppressed too."""
+        with self._lock:
+            if now - self._began >= self._period:
+                self._began, self._lines = now, 0
+            if self._lines >= self._burst:
+                self._left_out += 1
+                return None
+            self._lines += 1
+            left_out, self._left_out = self._left_out, 0
+            return left_out
 
 
 # Two log lines for each inspection: when it begins, and when it has ended, with the duration of its phases.

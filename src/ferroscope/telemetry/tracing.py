@@ -1,4 +1,4 @@
-"""Traces by the SDK of OpenTelemetry, which is an extra and imported only if traces are enabled.
+"""Traces: the spans of an attempt, and the SDK of OpenTelemetry, an extra that is imported only if they are enabled.
 
 The SDK sends spans from a thread of its own, a batch every few seconds. Spans that the collector does not accept are
 lost, without any other effect.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import structlog
@@ -16,7 +16,10 @@ import structlog
 from ferroscope import __version__
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import TracingSettings
-from ferroscope.contracts.telemetry import Span
+from ferroscope.contracts.store import Clock
+from ferroscope.contracts.telemetry import Span, Tracer, span_of, trace_of
+from ferroscope.core.model import Inspection, Request
+from ferroscope.core.states import Event
 
 # Seconds for one batch, and for the last ones when the process ends.
 _BATCH_SECONDS: Final = 5.0
@@ -116,3 +119,45 @@ def build_tracer(settings: TracingSettings, process: str) -> OpenTelemetry:
     except ImportError as exc:
         missing = f"[tracing] endpoint needs the Python package {exc.name}"
         raise SetupError(missing, extra("all")) from exc
+
+
+_PHASES: Final = {Event.INSPECT: "starting", Event.CONTINUE: "processing", Event.FINISH: "processing"}
+
+
+class Trail:
+    """The spans of one attempt of a worker: the attempt, its steps and its BMC calls.
+
+    ``clock`` is the host's; the spans of phases have the times of the database.
+    """
+
+    def __init__(self, tracer: Tracer, clock: Clock, inspection: Inspection, request: Request) -> None:
+        self._tracer, self._clock, self._inspection, self._request = tracer, clock, inspection, request
+        self._id = secrets.token_hex(8)
+        self._began = clock.time()
+        self._step: tuple[str, float] | None = None
+
+    def begins(self, step: str) -> None:
+        """The next step begins, and the one before it has ended; "": none begins."""
+        if self._step is not None:
+            self._record(*self._step)
+        self._step = (step, self.time()) if step else None
+
+    def time(self) -> float:
+        return self._clock.time()
+
+    def record_command(self, command: str, driver: str, began: float, error: str) -> None:
+        """Record a call of the BMC."""
+        self._record(f"bmc {command}", began, kind="client", error=error, attributes={"ferroscope.driver": driver})
+
+    def record_end(self, outcome: str, error: str) -> None:
+        """Record the attempt."""
+        self.begins("")
+        parent = span_of(self._inspection, _PHASES.get(self._request.event, ""))
+        attributes = {"ferroscope.attempt": self._request.attempt, "ferroscope.outcome": outcome}
+        name = f"worker {self._request.event}"
+        self._record(name, self._began, id=self._id, parent=parent, error=error, attributes=attributes)
+
+    def _record(self, name: str, began: float, **fields: Any) -> None:
+        trace = trace_of(self._inspection)[0]
+        span: dict[str, Any] = {"id": "", "parent": self._id, "ended": self.time()} | fields
+        self._tracer.record(Span(name=name, trace=trace, began=began, **span))

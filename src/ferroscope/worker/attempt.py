@@ -24,9 +24,8 @@ import msgspec
 import structlog
 
 from ferroscope.contracts import bmc as abilities
-from ferroscope.contracts.bmc import Bmc, Power
+from ferroscope.contracts.bmc import AttachesMedia, Bmc, Power, RamdiskBoot
 from ferroscope.contracts.errors import BmcError, NotFoundError
-from ferroscope.contracts.images import AttachesMedia, RamdiskBoot
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Clock, Later, Packed, Part, Query
 from ferroscope.core import bmc_access, json_safety
@@ -43,7 +42,7 @@ from ferroscope.hardware.search_index import IndexRow
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence, processor_delay
 from ferroscope.storage.reader import previous
-from ferroscope.telemetry.trail import Trail
+from ferroscope.telemetry.tracing import Trail
 from ferroscope.worker.results import AttemptJournal
 from ferroscope.worker.services import BmcObserver, Services, StoppedError, StoredData, SupersededError
 

@@ -14,9 +14,8 @@ import msgspec
 import structlog
 
 from ferroscope.boot_config import ipxe
-from ferroscope.contracts.bmc import ForcesOff, Power, Switch
+from ferroscope.contracts.bmc import AttachesMedia, ForcesOff, Power, RamdiskBoot, Switch
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import AttachesMedia, Image, MediaDevice, RamdiskBoot
 from ferroscope.core import callback_secret, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
 from ferroscope.core.callback_secret import Delivery
@@ -26,6 +25,7 @@ from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import AWAITED, Event, State
 from ferroscope.core.values import without_secrets
+from ferroscope.core.virtual_media import Image, MediaDevice
 from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
 

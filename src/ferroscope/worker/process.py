@@ -61,7 +61,8 @@ class ProcessTask(ReadsAhead):
             if attempt.read is None
             else attempt.read.get()
         )
-        rules = self._rules.cache.get_cached(revision) or attempt.store.read(self._rules.cache.current)
+        latest = self._rules.cache.latest
+        rules = latest if latest.revision == revision else attempt.store.read(self._rules.cache.current)
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:

@@ -14,7 +14,7 @@ import structlog
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, StoreError, StoreUnavailableError
-from ferroscope.contracts.images import Images, Unchecked
+from ferroscope.contracts.remote import Images, Unchecked
 from ferroscope.contracts.store import Clock, Later, Part, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Drop, Fail, Outcome, Retry

@@ -11,7 +11,7 @@ from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import failure
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 
 
 class Context:

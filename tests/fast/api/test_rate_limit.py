@@ -7,7 +7,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import LookupRefusal
 from ferroscope.core.reasons import Reason
 from ferroscope.http_server.sources import group
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 from tests.support.rows import each
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.errors import BmcError
 from tests.support.processes import PATIENCE

@@ -6,12 +6,12 @@ import ast
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from ferroscope.bmc import drivers
+from ferroscope import bmc
 from ferroscope.core.driver_names import not_enabled
 from tests.support.rows import each
 
-_SOURCE = Path(drivers.__file__).parents[1]
-_NAMES = {point.name for point in entry_points(group=drivers.GROUP)}
+_SOURCE = Path(bmc.__file__).parents[1]
+_NAMES = {point.name for point in entry_points(group=bmc.GROUP)}
 # The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's;
 # the backends of the registry, whose driver has the same name; the scan of networks, which speaks two protocols before
 # there is a node, and says which driver suits what answered; what other services call each.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import GROUP, DriverOptions, load_drivers
+from ferroscope.bmc import GROUP, DriverOptions, load_drivers
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.plugins import PluginError
@@ -18,13 +18,13 @@ from ferroscope.contracts.bmc import (
     ListsNics,
     NamesInterfaces,
     OutOfBand,
+    RamdiskBoot,
     ReportsAnswers,
     ReportsHealth,
     Requirements,
     ShowsRestarts,
     Simulated,
 )
-from ferroscope.contracts.images import RamdiskBoot
 from tests import ROOT
 from tests.support.rows import each
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.bmc.drivers import problem
 from ferroscope.bmc.ipmi.info import read
+from ferroscope.contracts.bmc import problem
 from tests.support.rows import each
 
 ADDRESS = {"ipmi_address": "192.0.2.10"}

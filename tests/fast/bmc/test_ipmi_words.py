@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.ipmi import driver as ipmi
 from ferroscope.bmc.ipmi.driver import IpmiBmc, boot_device_of, power_of
 from ferroscope.bmc.ipmi.info import IpmiAccess

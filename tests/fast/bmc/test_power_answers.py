@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sushy
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish import system as redfish
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError

@@ -6,8 +6,9 @@ import ssl
 from functools import partial
 from typing import Any
 
-from ferroscope.bmc.drivers import BmcLimits, problem
+from ferroscope.bmc import BmcLimits
 from ferroscope.bmc.redfish.driver import read_access
+from ferroscope.contracts.bmc import problem
 from ferroscope.core.bmc_place import places
 from ferroscope.remote.addresses import Networks
 from tests.support.rows import each

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits
+from ferroscope.bmc import BmcLimits
 from ferroscope.bmc.redfish.driver import RedfishBmc, read_access
 from ferroscope.bmc.redfish.redaction import Redactor, is_words
 from ferroscope.bmc.redfish.report import collect

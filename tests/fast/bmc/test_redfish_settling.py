@@ -8,12 +8,12 @@ from email.utils import formatdate
 
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.remote.retry import retry_after, retry_bmc_call
+from ferroscope.remote.retry import BmcRetries, retry_after
 from tests.fast.bmc.conftest import hurried
 from tests.support.bad_server import a_server_that
 from tests.support.processes import until
@@ -109,13 +109,6 @@ class Clock:
         return False
 
 
-def busy(pause: float | None) -> Callable[[], None]:
-    def call() -> None:
-        raise BmcError("busy", transient=True, pause=pause)
-
-    return call
-
-
 @each(
     ("pause", "waited"),
     [(None, [0.25, 0.5, 1.0]), (3.0, [3.0, 3.0, 3.0]), (0.0, [0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0]), (60.0, [])],
@@ -124,8 +117,11 @@ def test_a_busy_bmc_is_asked_when_it_wants_and_as_long_as_there_is_time(
     pause: float | None, waited: list[float]
 ) -> None:
     clock = Clock(10.0)
+    retries = BmcRetries(lambda: clock.left, clock)  # type: ignore[arg-type]
+    for _ in waited:
+        retries.wait_after(BmcError("busy", transient=True, pause=pause))
     with pytest.raises(BmcError):
-        retry_bmc_call(busy(pause), lambda: clock.left, clock)  # type: ignore[arg-type]
+        retries.wait_after(BmcError("busy", transient=True, pause=pause))
     assert clock.waited == waited
 
 

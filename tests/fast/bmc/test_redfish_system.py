@@ -16,9 +16,9 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image, MediaDevice
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from ferroscope.core.virtual_media import Image, MediaDevice
 from ferroscope.hardware import machine_identity
 from tests.fast.bmc.conftest import hurried
 from tests.support.processes import PATIENCE

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.sim.driver import SimBmc

@@ -16,7 +16,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Images, Unchecked
+from ferroscope.contracts.remote import Images, Unchecked
 from ferroscope.contracts.store import Query, packed
 from ferroscope.core.model import GIVEN, Claim, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State

@@ -9,9 +9,17 @@ import pytest
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.contracts.bmc import Bmc, BootDevice, ListsNics, OutOfBand, Power, ReportsHealth, ShowsRestarts
+from ferroscope.contracts.bmc import (
+    Bmc,
+    BootDevice,
+    ListsNics,
+    OutOfBand,
+    Power,
+    RamdiskBoot,
+    ReportsHealth,
+    ShowsRestarts,
+)
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import RamdiskBoot
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import processor_delay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.contracts.images import Flaw
+from ferroscope.contracts.remote import Flaw
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 from tests.fast.worker.test_boot import ISO, able, machine

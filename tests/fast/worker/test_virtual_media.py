@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.contracts.images import MediaDevice, Medium
 from ferroscope.core.model import Node
 from ferroscope.core.states import Event, State
-from ferroscope.core.virtual_media import ATTACHED, SEEN
+from ferroscope.core.virtual_media import ATTACHED, SEEN, MediaDevice, Medium
 from tests.fast.worker.conftest import NODE, Service, settings
 from tests.fast.worker.test_boot import API, IMAGE, ISO, AbleMachine, fails_with
 

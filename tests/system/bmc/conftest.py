@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from tests.support import images
 from tests.support.faulty_proxy import FaultyProxy, proxy_to

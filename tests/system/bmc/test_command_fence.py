@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
@@ -114,7 +114,7 @@ def test_a_bmc_that_does_not_listen_is_distinguished_from_a_claim_that_ended(bmc
 _COMMAND: Final = """
 import json, sys, time
 from ferroscope.bmc.ipmi.driver import IpmiBmc
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.core.model import Node
 from ferroscope.remote.command_fence import TooLateError, fence_commands
 from ferroscope.contracts.bmc import Power

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.ipmi import accounts
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import Power

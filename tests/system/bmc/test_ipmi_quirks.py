@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError

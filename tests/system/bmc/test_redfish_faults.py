@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits
+from ferroscope.bmc import BmcLimits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
 from ferroscope.core.reasons import Reason
+from ferroscope.core.virtual_media import Image
 from ferroscope.remote.addresses import Networks
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy

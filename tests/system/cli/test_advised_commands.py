@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions
+from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.core.explanations import HINTS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.service import settings_of

@@ -18,7 +18,7 @@ from tests.support.pxe.netns import need_root
 
 _COMMAND: Final = """
 import sys, time
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.core.model import Node
 from ferroscope.remote.command_fence import fence_commands

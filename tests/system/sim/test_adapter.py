@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, ReportsHealth
 from ferroscope.contracts.errors import BmcError

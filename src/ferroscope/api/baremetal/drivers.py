@@ -17,8 +17,7 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, DriverType, pair
 from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
-from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, StoresInterfaces
-from ferroscope.contracts.images import RamdiskBoot
+from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot, StoresInterfaces
 from ferroscope.core import driver_fields, interfaces
 from ferroscope.core.boot import BootError
 from ferroscope.core.interfaces import AGENT, KINDS, NO_INSPECT, VIRTUAL_MEDIA

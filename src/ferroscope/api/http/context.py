@@ -32,7 +32,7 @@ from ferroscope.db import Store, Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 
 R = TypeVar("R")
 

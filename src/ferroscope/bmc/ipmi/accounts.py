@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.drivers import wrong
+from ferroscope.bmc import wrong
 from ferroscope.bmc.ipmi.ipmitool import IpmiCommand
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import StopFlag

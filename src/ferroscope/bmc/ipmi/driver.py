@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, problem
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.ipmi import accounts, info
 from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, IpmiCommand, RefusedError, SilentError, StateError, run
-from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
+from ferroscope.contracts.bmc import BootDevice, Power, Switch, problem, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP
@@ -28,7 +28,7 @@ from ferroscope.core.values import one_line
 from ferroscope.remote import command_fence
 from ferroscope.remote.addresses import check_bmc, not_allowed
 from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError, resolve
-from ferroscope.remote.retry import Once, retry_bmc_call
+from ferroscope.remote.retry import BmcRetries, Once
 
 # In order of preference; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)
@@ -219,7 +219,7 @@ class IpmiBmc:
 
     def _resolve_address(self, access: IpmiAccess, seconds: float) -> IpmiAccess:
         """Return the access with the BMC's resolved address, so that no name is resolved a second time."""
-        if not self._options.limits.networks and command_fence.limit() is None:
+        if not self._options.limits.networks.is_limited and command_fence.limit() is None:
             return access
         try:
             addresses = resolve(access.host, seconds, self._options.limits.networks)
@@ -248,17 +248,16 @@ class IpmiBmc:
     def _ask(self, node: Node, command: IpmiCommand, time_left: Callable[[], float]) -> str:
         """Run one command; retry transient errors while there is time."""
         named_access, once = self._read_access(node.driver_info), Once()
-
-        def attempt() -> str:
-            access = self._resolve_address(named_access, time_left())
-            once.sent = command.once
+        retries = BmcRetries(time_left, self._options.stop, self._options.command_tries, once)
+        while True:
             try:
+                access = self._resolve_address(named_access, time_left())
+                once.sent = command.once
                 return self._attempt(access, command, time_left)
-            except SilentError:
-                self._pass_over(named_access.host, access.host)
-                raise
-
-        return retry_bmc_call(attempt, time_left, self._options.stop, self._options.command_tries, once)
+            except BmcError as error:
+                if isinstance(error, SilentError):
+                    self._pass_over(named_access.host, access.host)
+                retries.wait_after(error)
 
     def _attempt(self, access: IpmiAccess, command: IpmiCommand, time_left: Callable[[], float]) -> str:
         """Try the cipher suite that has worked, or the stronger one, and then the other one.

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.drivers import text_field, wrong
+from ferroscope.bmc import text_field, wrong
 from ferroscope.core import bmc_place, values
 from ferroscope.core.model import Document
 

@@ -13,9 +13,9 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish import boot, failures, health, inventory, report, session, system, virtual_media
+    from ferroscope.bmc.redfish import failures, health, inventory, report, session, system, virtual_media
 
-__all__ = ("boot", "failures", "health", "inventory", "report", "session", "system", "virtual_media")
+__all__ = ("failures", "health", "inventory", "report", "session", "system", "virtual_media")
 
 if not TYPE_CHECKING:
 

@@ -6,27 +6,31 @@ fields are those of the Bare Metal service's redfish driver.
 
 from __future__ import annotations
 
+import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import count
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from ferroscope.bmc import redfish
-from ferroscope.bmc.drivers import BmcLimits, DriverOptions, ca_path, problem, text_field, wrong
-from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch
-from ferroscope.contracts.images import Image, MediaDevice, Medium
+from ferroscope.bmc import BmcLimits, DriverOptions, ca_path, redfish, text_field, wrong
+from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch, problem
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core import bmc_place, values
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
+from ferroscope.core.virtual_media import Image, MediaDevice, Medium
 from ferroscope.remote.addresses import check_bmc
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import Deadline
-from ferroscope.remote.retry import Once, retry_bmc_call
+from ferroscope.remote.retry import BmcRetries, Once
+
+if TYPE_CHECKING:
+    from ferroscope.bmc.redfish.session import Client, Clients
+    from ferroscope.bmc.redfish.system import System
 
 T = TypeVar("T")
 
@@ -52,6 +56,7 @@ PROPERTIES: Final[dict[str, str]] = {
     "deploy_iso": "URL of the ramdisk's ISO image for virtual media. Default: [inspector] ramdisk_iso.",
 }
 _STRICT: Final = BmcLimits()
+_SPACE: Final = re.compile(r"\s")
 _text: Final = partial(text_field, max_characters=1024)
 
 
@@ -139,7 +144,7 @@ def _system(info: Document, root: str) -> str | None:
     if system is None:
         return None
     system = system.strip()
-    if "://" in system or system.startswith("//") or any(sign.isspace() for sign in system):
+    if "://" in system or system.startswith("//") or _SPACE.search(system):
         raise wrong("invalid redfish_system_id: expected a path such as /redfish/v1/Systems/1, or its last part")
     if f"/{system}".startswith(root):
         system = f"/{system}"
@@ -160,16 +165,19 @@ def _verify(value: Any, limits: BmcLimits) -> bool | str:
     raise wrong("redfish_verify_ca must be true, false or the name of a CA file or directory")
 
 
-class _Call(msgspec.Struct, Generic[T]):
-    """One call in all its tries. ``expected_node``: refuse the system of another machine."""
+class _Call(msgspec.Struct):
+    """One call in all its tries. ``expected_node``: refuse the system of another machine.
+
+    ``is_known``: the BMC has shown this system before. ``lost_sessions``: new ones that the BMC has ended in a row.
+    """
 
     access: RedfishAccess
     action: str
-    work: Callable[[Any], T]
     deadline: Deadline
     expected_node: Node | None
-    whole: bool
-    tries: Iterator[int] = msgspec.field(default_factory=count)
+    tries: int = 0
+    is_known: bool = False
+    lost_sessions: int = 0
 
 
 class RedfishBmc:
@@ -193,7 +201,7 @@ class RedfishBmc:
     def __init__(self, options: DriverOptions | None = None) -> None:
         self._options = options or DriverOptions()
         self._opening = threading.Lock()
-        self._clients: redfish.session.Clients | None = None
+        self._clients: Clients | None = None
 
     def validate(self, node: Node) -> str | None:
         return problem(partial(read_access, limits=self._options.limits), node.driver_info)
@@ -205,7 +213,7 @@ class RedfishBmc:
         return self._call(node, "power state", redfish.system.read_power)
 
     def power_and_boot(self, node: Node) -> tuple[Power, bool | None]:
-        return self._call(node, "power state", redfish.boot.power_and_boot)
+        return self._call(node, "power state", redfish.system.power_and_boot)
 
     def set_power(self, node: Node, power: Switch) -> None:
         self._call(node, str(power), partial(redfish.system.set_power, wanted=power))
@@ -226,20 +234,20 @@ class RedfishBmc:
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         mode = wanted_boot_mode(node)
-        work = partial(redfish.boot.set_boot_device, device=device, persistent=persistent, mode=mode)
+        work = partial(redfish.system.set_boot_device, device=device, persistent=persistent, mode=mode)
         self._call(node, "boot device", work)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        return self._call(node, "boot device", redfish.boot.get_boot_device)
+        return self._call(node, "boot device", redfish.system.get_boot_device)
 
     def clear_boot_device(self, node: Node, device: BootDevice) -> bool:
-        return self._call(node, "boot device", partial(redfish.boot.clear_boot_device, device=device))
+        return self._call(node, "boot device", partial(redfish.system.clear_boot_device, device=device))
 
     def boot_marks(self, node: Node) -> Document:
-        return self._call(node, "boot progress", redfish.boot.boot_marks)
+        return self._call(node, "boot progress", redfish.system.boot_marks)
 
     def restarted_since(self, node: Node, marks: Document) -> bool | None:
-        return self._call(node, "boot progress", partial(redfish.boot.restarted_since, before=marks))
+        return self._call(node, "boot progress", partial(redfish.system.restarted_since, before=marks))
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
         insertion = redfish.virtual_media.RamdiskInsertion(image, wanted_boot_mode(node))
@@ -308,7 +316,7 @@ class RedfishBmc:
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
                 raise redfish.failures.translate(exc, access, action, deadline, new=new) from None
 
-    def _open_clients(self) -> redfish.session.Clients:
+    def _open_clients(self) -> Clients:
         with self._opening:
             if self._clients is None:
                 self._clients = redfish.session.Clients(allowed=self._options.limits.networks)
@@ -333,43 +341,50 @@ class RedfishBmc:
         access = read_access(node.driver_info, options.limits)
         seconds = options.inventory_timeout if slow else options.command_timeout
         with Deadline(seconds, options.longest_call) as deadline:
-            call = _Call(access, action, work, deadline, node if checked else None, whole)
-            attempt = partial(self._attempt, call)
-            return retry_bmc_call(attempt, deadline.remaining, options.stop, options.command_tries, once)
+            call = _Call(access, action, deadline, node if checked else None)
+            retries = BmcRetries(deadline.remaining, options.stop, options.command_tries, once)
+            while True:
+                client = self._open_clients().get(access)
+                was_used, call.is_known = not client.fresh, access.system in client.known_systems
+                try:
+                    with client.use() as root:
+                        return work(root if whole else _find_system(call, client, root))
+                except TooLateError:
+                    raise
+                except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
+                    error = self._judge(exc, call, client, was_used=was_used)
+                if error is not None:
+                    call.lost_sessions = 0
+                    retries.wait_after(error)
 
-    def _attempt(self, call: _Call[T]) -> T:
-        """Try once, and again with another session where the BMC does not know one any more.
+    def _judge(self, error: Exception, call: _Call, client: Client, *, was_used: bool) -> BmcError | None:
+        """Return what an error means, None if another session may help, where the BMC does not know one any more.
 
         A BMC with few sessions may end one as soon as it was opened, when others log in. Its password is known to be
         right, so logging in again locks no account.
         """
-        clients, access, lost = self._open_clients(), call.access, 0
-        while True:
-            client = clients.get(access)
-            was_used, is_known = not client.fresh, access.system in client.known_systems
-            try:
-                with client.use() as root:
-                    if call.whole:
-                        return call.work(root)
-                    system = redfish.system.find_system(root, access)
-                    client.known_systems.add(access.system)
-                    is_known = False  # what lies below it may be missing for good
-                    if call.expected_node is not None:
-                        redfish.system.check_machine(system, access, call.expected_node)
-                    system.patient = next(call.tries) < _MAX_PATIENT_TRIES
-                    return call.work(system)
-            except TooLateError:
-                raise
-            except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
-                had_session = client.has_session
-                if redfish.failures.is_rejected_login(exc):
-                    clients.drop(access, client)
-                    lost += not was_used
-                    if (was_used or (had_session and lost < _MAX_LOST_SESSIONS)) and not call.deadline.has_expired:
-                        continue
-                raise redfish.failures.translate(
-                    exc, access, call.action, call.deadline, is_known=is_known, logged_in=had_session
-                ) from None
+        had_session = client.has_session
+        if redfish.failures.is_rejected_login(error):
+            self._open_clients().drop(call.access, client)
+            call.lost_sessions += not was_used
+            may_log_in = was_used or (had_session and call.lost_sessions < _MAX_LOST_SESSIONS)
+            if may_log_in and not call.deadline.has_expired:
+                return None
+        return redfish.failures.translate(
+            error, call.access, call.action, call.deadline, is_known=call.is_known, logged_in=had_session
+        )
+
+
+def _find_system(call: _Call, client: Client, root: Any) -> System:
+    """Return the system that a call is for, which must be that of the expected machine."""
+    system = redfish.system.find_system(root, call.access)
+    client.known_systems.add(call.access.system)
+    call.is_known = False  # what lies below it may be missing for good
+    if call.expected_node is not None:
+        redfish.system.check_machine(system, call.access, call.expected_node)
+    system.patient = call.tries < _MAX_PATIENT_TRIES
+    call.tries += 1
+    return system
 
 
 class IdracBmc(RedfishBmc):

@@ -1,9 +1,9 @@
 """What a failure of a Redfish service means: message, reason code, and whether and when to try again.
 
-docs/explanation/bmc-failures.md has the same failure matrix. A BMC that restarts, or has just reset the machine,
-answers with anything for a while: nothing, an empty body, a web page, 404, 500, "not ready". If the BMC has answered
-properly before, such answers are temporary. Otherwise, the driver repeats the request a few times, and then believes
-the answer.
+A command may also fail after it was accepted, in its task. docs/explanation/bmc-failures.md has the same failure
+matrix. A BMC that restarts, or has just reset the machine, answers with anything for a while: nothing, an empty body, a
+web page, 404, 500, "not ready". If the BMC has answered properly before, such answers are temporary. Otherwise, the
+driver repeats the request a few times, and then believes the answer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import http.client
 import re
 import ssl
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -29,7 +30,7 @@ from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short, many, one_line, without_secrets
-from ferroscope.hardware.parts import mapping
+from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.remote.addresses import not_allowed
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError
@@ -79,6 +80,13 @@ _CERTIFICATE_REASONS: Final = {
     62: Reason.BMC_CERTIFICATE_HOST,  # another name
     64: Reason.BMC_CERTIFICATE_HOST,  # another address
 }
+
+
+_RUNNING_TASKS: Final = frozenset({
+    "new", "starting", "running", "pending", "stopping", "suspended", "cancelling", "service",
+})  # fmt: skip
+_FAILED_TASKS: Final = frozenset({"exception", "killed", "cancelled", "interrupted"})
+_MAX_TASK_CHARACTERS: Final = 200
 
 
 class InvalidAnswerError(Exception):
@@ -346,6 +354,32 @@ def _is_of_command(error: sushy.HTTPError) -> bool:
     """Whether it answers a command, whose address is in a resource that was read a moment ago."""
     request = getattr(getattr(error, "response", None), "request", None)
     return request is not None and request.method != "GET"
+
+
+def is_running(connector: Any, monitor: str) -> bool:
+    """Whether a task goes on; ``TaskFailedError`` if it has failed, sushy's exceptions if that is unknown.
+
+    The task monitor answers 202 until the task has ended, and then as the command would have been answered. Some
+    services lead to the task instead, with its ``TaskState``. Source: DSP0266, 13.5.6.
+    """
+    try:
+        answer = connector.get(path=monitor)
+    except InvalidAnswerError:  # an empty one
+        return bool(connector.status == HTTPStatus.ACCEPTED)
+    except sushy.AccessError:
+        raise
+    except sushy.HTTPError as exc:
+        if exc.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):  # it has ended, and is forgotten
+            return False
+        if is_temporary(exc):
+            raise
+        raise TaskFailedError(one_line(str(exc.detail or f"HTTP {exc.status_code}"), _MAX_TASK_CHARACTERS)) from None
+    task = mapping(json_safety.decode(answer.content))
+    state = str(task.get("TaskState")).lower()
+    if state in _FAILED_TASKS:
+        texts = [words for message in mappings(task.get("Messages")) if (words := text(message.get("Message")))]
+        raise TaskFailedError(one_line(texts[-1] if texts else state, _MAX_TASK_CHARACTERS))
+    return state in _RUNNING_TASKS or (answer.status_code == HTTPStatus.ACCEPTED and "TaskState" not in task)
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -12,7 +12,6 @@ and NetworkPort, which Port has replaced (DSP8010). The XCC may have the MAC of 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -77,8 +76,11 @@ def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
     """Return MAC and resource of each NIC that is there: a BMC may list some here, and some there."""
     pairs: list[tuple[str, Document]] = []
     seen: set[str] = set()  # MACs and names
-    listed = reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS)
-    for nic in itertools.chain(listed, _adapter_ports(reader, resource)):
+    nics = list(reader.members(resource.get("EthernetInterfaces"), _MAX_PARTS))
+    for adapter in _adapters(reader, resource):
+        for port in (*_functions(reader, adapter), *_ports(reader, adapter)):
+            nics.append({**port, "Id": f"{adapter.get('Id')}-{port.get('Id')}"})  # each adapter has a port 1
+    for nic in nics:
         macs, name = _macs(nic), str(nic.get("Id"))
         if macs and seen.isdisjoint(macs) and not is_absent(nic):
             # An adapter may have a function 1, and another port 1.
@@ -87,32 +89,22 @@ def _ethernet(reader: Reader, resource: Document) -> list[tuple[str, Document]]:
     return pairs
 
 
-def _adapter_ports(reader: Reader, system: Document) -> Iterator[Document]:
-    """Yield the functions of the system's adapters, and their ports, like Ethernet interfaces.
-
-    ``Id`` begins with the adapter's: each adapter has a port 1.
-    """
-    for adapter in _adapters(reader, system):
-        for port in itertools.chain(_functions(reader, adapter), _ports(reader, adapter)):
-            yield {**port, "Id": f"{adapter.get('Id')}-{port.get('Id')}"}
-
-
-def _adapters(reader: Reader, system: Document) -> Iterator[Document]:
-    """Yield the adapters that the system itself names, else those of its chassis; each once, without empty slots."""
-    own_links = [
-        mapping(interface.get("Links")).get("NetworkAdapter")
-        for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS)
-    ]
-    links = [link for link in own_links if link] or [
-        link for chassis in _chassis(reader, system) for link in reader.links(chassis.get("NetworkAdapters"))
-    ]
+def _adapters(reader: Reader, system: Document) -> list[Document]:
+    """Return the adapters that the system itself names, else those of its chassis; each once, without empty slots."""
+    links: list[Any] = []
+    for interface in reader.members(system.get("NetworkInterfaces"), _MAX_ADAPTERS):
+        links += filter(None, [mapping(interface.get("Links")).get("NetworkAdapter")])
+    if not links:
+        for chassis in _chassis(reader, system):
+            links += reader.links(chassis.get("NetworkAdapters"))
     unique = {path_key(path_of(link)) or id(link): link for link in links}
-    yield from (adapter for adapter in reader.resources(list(unique.values()), _MAX_ADAPTERS) if not is_absent(adapter))
+    adapters = list(reader.resources(list(unique.values()), _MAX_ADAPTERS))
+    return [adapter for adapter in adapters if not is_absent(adapter)]
 
 
 def _chassis(reader: Reader, system: Document) -> Iterator[Document]:
-    """Yield the chassis that the system is in, which may hold other systems, too."""
-    yield from reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
+    """Return the chassis that the system is in, which may hold other systems, too."""
+    return reader.resources(mapping(system.get("Links")).get("Chassis"), _MAX_CHASSIS)
 
 
 def _functions(reader: Reader, adapter: Document) -> Iterator[Document]:

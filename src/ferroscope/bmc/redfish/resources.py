@@ -54,9 +54,7 @@ _COMPRESSED: Final = re.compile(r"[-;](?:gzip|br|deflate)\"\Z")
 # What sushy's fields and their adapters raise for a value of another type.
 _STUMBLES: Final = (sushy.SushyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 MAX_PAGES: Final = 64
-_MAX_REQUESTS: Final = 500
-_MAX_FAILURES: Final = 5
-_MAX_NOTED: Final = 20
+_MAX_REQUESTS, _MAX_FAILURES, _MAX_NOTED = 500, 5, 20
 # Seconds for one resource; a service that hangs on one may still answer for the others.
 _RESOURCE_SECONDS: Final = 10.0
 _MAX_PATH_CHARACTERS: Final = 500
@@ -104,11 +102,22 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
         elif requested in self._read:
             return self._read[requested]
         kwargs |= {"server_side_retries_left": 0, "allow_reauth": False, "allow_redirects": False}
+        # A call consists of many requests: one lost response must not repeat all of them. A command may have arrived.
+        may_repeat, seconds = method == "GET", kwargs.get("timeout") or math.inf
         for _ in range(_MAX_HOPS):
             if method != "GET":
-                # The BMC may have closed an idle connection. A lost read is repeated; a lost command may have arrived.
-                self._session.disconnect()
-            response = self._send_with_retry(method, path, kwargs)
+                self._session.disconnect()  # the BMC may have closed an idle connection
+            self._last = None
+            kwargs["timeout"] = min(seconds, current().seconds_left())
+            try:
+                response = super()._op(method, path, **kwargs)
+            except sushy.ConnectionError as exc:
+                if not may_repeat or isinstance(exc.__context__, requests.exceptions.SSLError):
+                    raise
+                may_repeat = False
+                continue
+            except Exception as exc:  # noqa: BLE001  # sushy stumbles over many answers
+                raise self._complete_error(exc, method, path) from exc.__cause__
             following = self._redirect_path(method, path, response)
             if following is None:
                 break
@@ -165,30 +174,16 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
     def status(self) -> int:
         return 0 if self._last is None else int(self._last.status_code)
 
-    def _send_with_retry(self, method: str, path: str, kwargs: dict[str, Any]) -> Any:
-        try:
-            return self._send(method, path, kwargs)
-        except sushy.ConnectionError as exc:
-            # A call consists of many requests: one lost response must not repeat all of them.
-            if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
-                raise
-            return self._send(method, path, kwargs)
-
-    def _send(self, method: str, path: str, kwargs: dict[str, Any]) -> Any:
-        self._last = None
-        seconds = min(kwargs.get("timeout") or math.inf, current().seconds_left())
-        try:
-            return super()._op(method, path, **kwargs | {"timeout": seconds})
-        except sushy.HTTPError as exc:
-            exc.response = self._last  # sushy keeps neither headers nor a body that is not JSON
+    def _complete_error(self, error: Exception, method: str, path: str) -> Exception:
+        """Return the error with the answer: sushy keeps neither headers nor a body that is not JSON."""
+        if isinstance(error, sushy.HTTPError):
+            error.response = self._last
             # It stumbles over an error without a message when it looks for what an insertion lacks.
-            exc.code, exc.detail = (value if isinstance(value, str) else "" for value in (exc.code, exc.detail))
-            raise
-        except Exception as exc:
-            # sushy stumbles over error messages of another shape than the standard's; the status remains.
-            if isinstance(exc.__context__, sushy.HTTPError) or self.status < 400:
-                raise
-            raise unparsed_error(method, path, self._last) from None
+            error.code, error.detail = (value if isinstance(value, str) else "" for value in (error.code, error.detail))
+        elif not isinstance(error.__context__, sushy.HTTPError) and self.status >= 400:
+            # It also stumbles over error messages of another shape than the standard's; the status remains.
+            error = unparsed_error(method, path, self._last)
+        return error
 
     def _redirect_path(self, method: str, path: str, response: requests.Response) -> str | None:
         """Return the path to which an answer redirects, None if it does not; ``BmcError`` if it leads elsewhere.
@@ -258,35 +253,42 @@ class Lenient:
     """
 
     def _parse_attributes(self, json_doc: Document) -> Document:
+        body = mapping(json_doc)
         for name, field in base._collect_fields(self):
-            setattr(self, name, _without_incomplete(_load_field(field, mapping(json_doc), self)))
+            try:
+                value = field._load(body, self)
+            except _STUMBLES:
+                value = _load_parts(field, body, self)
+            setattr(self, name, _without_incomplete(value) if isinstance(value, base.CompositeField) else value)
         return {}  # sushy only logs it
 
 
-def _load_field(field: Any, body: Document, resource: Any) -> Any:
-    """Return the value of a property; if it consists of parts, load each part by itself."""
-    with contextlib.suppress(*_STUMBLES):
-        return field._load(body, resource)
+def _load_parts(field: Any, body: Document, resource: Any) -> Any:
+    """Return the value of a property that cannot be loaded; if it consists of parts, load each part by itself."""
     if not isinstance(field, base.CompositeField):
         return field._default
     for name in field._path:
         body = mapping(body.get(name))
     composite = copy.copy(field)
     for name, part in field._subfields.items():
-        setattr(composite, name, _load_field(part, body, resource))
+        try:
+            value = part._load(body, resource)
+        except _STUMBLES:
+            value = _load_parts(part, body, resource)
+        setattr(composite, name, value)
     return composite
 
 
-def _without_incomplete(value: Any) -> Any:
-    """Return a value, None if it has parts and lacks a required one."""
-    if not isinstance(value, base.CompositeField):
-        return value
-    for name, part in value._subfields.items():
-        part_value = _without_incomplete(getattr(value, name))
-        if part_value is None and part._required:
+def _without_incomplete(composite: Any) -> Any:
+    """Return a property that has parts, None if it lacks a required one."""
+    for name, part in composite._subfields.items():
+        value = getattr(composite, name)
+        if isinstance(value, base.CompositeField):
+            value = _without_incomplete(value)
+            setattr(composite, name, value)
+        if value is None and part._required:
             return None
-        setattr(value, name, part_value)
-    return value
+    return composite
 
 
 class Reader:
@@ -321,21 +323,20 @@ class Reader:
                 self.complete = False
                 return {}
             self._left -= 1
-            self._read[key] = self._fetch(path)
+            resource: Document = {}
+            try:
+                answer = self._connector.get(path=path, timeout=_RESOURCE_SECONDS)
+                resource = mapping(json_safety.decode(answer.content))
+            except TooLateError:
+                raise
+            except Exception as exc:  # noqa: BLE001  # the boundary: connections fail, and parsers stumble, in any way
+                self._handle(exc, path)
+            else:
+                self._failed = 0
+            if is_partial(resource):
+                self._note(path, "in part, with an error")
+            self._read[key] = {"@odata.id": path} | resource if resource else {}
         return self._read[key]
-
-    def _fetch(self, path: str) -> Document:
-        try:
-            resource = mapping(json_safety.decode(self._connector.get(path=path, timeout=_RESOURCE_SECONDS).content))
-        except TooLateError:
-            raise
-        except Exception as exc:  # noqa: BLE001  # the boundary: connections fail, and parsers stumble, in any way
-            self._handle(exc, path)
-            return {}
-        self._failed = 0
-        if is_partial(resource):
-            self._note(path, "in part, with an error")
-        return {"@odata.id": path} | resource if resource else {}
 
     def _handle(self, error: Exception, path: str) -> None:
         """Note why a resource cannot be read; raise the error if the reader is patient and it may pass."""

@@ -224,7 +224,7 @@ class Clients:
         with self._lock:
             for number in itertools.count():
                 key = service, number
-                client = self._kept.setdefault(key, Client(access, self._allowed))
+                client = self._kept.get(key) or self._kept.setdefault(key, Client(access, self._allowed))
                 if client.reserve():
                     break
             if number and (service, 0) in self._kept:

@@ -22,19 +22,17 @@ import structlog
 from sushy import exceptions
 from sushy.resources.manager import virtual_media
 
-from ferroscope.bmc.redfish.boot import set_boot_device
-from ferroscope.bmc.redfish.failures import TaskFailedError, is_temporary, message_of
+from ferroscope.bmc.redfish.failures import TaskFailedError, is_running, is_temporary, message_of
 from ferroscope.bmc.redfish.resources import Lenient, Reader, is_absent, path_of
-from ferroscope.bmc.redfish.system import System, is_running
+from ferroscope.bmc.redfish.system import System, set_boot_device
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image, MediaDevice, Medium
 from ferroscope.core.callback_secret import without_disk_key
 from ferroscope.core.host_spelling import parse_address
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import natural, one_line, without_secrets
-from ferroscope.core.virtual_media import secure_url
+from ferroscope.core.virtual_media import Image, MediaDevice, Medium, secure_url
 from ferroscope.hardware.parts import mapping
 
 _log = structlog.get_logger(__name__)

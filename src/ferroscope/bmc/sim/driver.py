@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ferroscope.bmc.drivers import DriverOptions, problem, wrong
-from ferroscope.contracts.bmc import BootDevice, Power, Switch
+from ferroscope.bmc import DriverOptions, wrong
+from ferroscope.contracts.bmc import BootDevice, Power, Switch, problem
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Node

@@ -28,7 +28,7 @@ from ferroscope.contracts.store import Clock
 from ferroscope.core.values import one_line
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
-from ferroscope.telemetry.quiet_log import QuietLog
+from ferroscope.telemetry.log import QuietLog
 
 _log = structlog.get_logger(__name__)
 

@@ -17,15 +17,11 @@ from ferroscope.api.auth import access
 from ferroscope.contracts.store import CableEnd
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.machine_list import SEARCH, seen, sees_all
-from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Visit
 from ferroscope.core import values
 from ferroscope.core.values import natural
 from ferroscope.db import Transaction
-from ferroscope.hardware import expectations
 
-_PAGE_SIZE: Final = 500
-_MAX_MACHINES: Final = 10_000
 # The most links on the page of several switches (with more, each switch has a page of its own), the most on the page of
 # one switch, and the most unfolded switches.
 _MAX_LINKS: Final = 500
@@ -172,11 +168,15 @@ def _links(visit: Visit, wanted: str) -> Sequence[CableEnd]:
     project = access.scope(visit.context.access.policy, visit.identity, "node")
     links = visit.context.data.store.read(lambda tx: tx.cabling.links(wanted, project))
     if not sees_all(visit):
-        visible = seen(visit, sorted({link.node for link in links}))
-        open_to = {node.uuid for node in visible if visit.may(access.INVENTORY, node)}
+        open_to = _choose_open(visit, {link.node for link in links})
         links = [link for link in links if link.node in open_to]
     exact = [link for link in links if link.switch == wanted]
     return exact or links
+
+
+def _choose_open(visit: Visit, nodes: Iterable[str]) -> set[str]:
+    """Return those of the nodes whose inventory the visitor may see."""
+    return {node.uuid for node in seen(visit, sorted(nodes)) if visit.may(access.INVENTORY, node)}
 
 
 def _of_these(misplaced: list[dict[str, str]], links: Iterable[CableEnd], wanted: str) -> list[dict[str, str]]:
@@ -187,22 +187,11 @@ def _of_these(misplaced: list[dict[str, str]], links: Iterable[CableEnd], wanted
 
 def _list_misplaced(visit: Visit) -> list[dict[str, str]]:
     """Return the failed conditions about switches and ports, each with its machine and the actual value."""
-    rows: list[dict[str, str]] = []
-    read, marker = 0, None
-    if not visit.context.data.store.read(lambda tx: tx.statistics.fleet()).census.condition.deviating:
-        return rows
-    while read < _MAX_MACHINES:
-        fields = ["uuid", "name", expectations.KEY]
-        page = visit.call("GET /v1/nodes", deviating=True, fields=fields, limit=_PAGE_SIZE, marker=marker)
-        for node in page["nodes"]:
-            for deviation in deviations_of(node):
-                if expectations.is_about_wiring(deviation["condition"]):
-                    rows.append({"uuid": node["uuid"], "machine": node["name"] or node["uuid"]} | deviation)
-        read += len(page["nodes"])
-        if "next" not in page:
-            break
-        marker = page["nodes"][-1]["uuid"]
-    return sorted(rows, key=lambda row: natural(row["machine"]))
+    misplaced = visit.context.data.store.read(lambda tx: tx.cabling.wiring()).misplaced
+    if not sees_all(visit):
+        open_to = _choose_open(visit, {row["uuid"] for row in misplaced})
+        misplaced = [row for row in misplaced if row["uuid"] in open_to]
+    return sorted(misplaced, key=lambda row: natural(row["machine"]))
 
 
 def _with_contradictions(links: Sequence[CableEnd], misplaced: list[dict[str, str]]) -> list[dict[str, Any]]:

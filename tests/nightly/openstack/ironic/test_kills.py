@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.config.options import IronicSettings, Settings
 from ferroscope.contracts.store import Part
 from ferroscope.contrib.openstack import copies

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Node

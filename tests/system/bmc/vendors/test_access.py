@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import requests
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from ferroscope.core.virtual_media import Image
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.session import BoundedSession
 from tests.support.processes import until

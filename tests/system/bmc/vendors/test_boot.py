@@ -9,9 +9,9 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
+from ferroscope.core.virtual_media import Image
 from tests.support.vendors.machine import DISK, NETWORK
 from tests.support.vendors.personality import CD
 from tests.support.vendors.service import Service, node_of

@@ -8,7 +8,7 @@ import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.errors import BmcError
-from ferroscope.contracts.images import Image, MediaDevice
+from ferroscope.core.virtual_media import Image, MediaDevice
 from tests.support.vendors.personality import CD
 from tests.support.vendors.service import Service, node_of
 from tests.system.bmc.vendors.conftest import Reaches

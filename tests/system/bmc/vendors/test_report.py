@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import DriverOptions
+from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.report import MAX_BYTES
 from ferroscope.contracts.errors import BmcError

@@ -9,23 +9,18 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-import sqlalchemy as sa
 import structlog
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ferroscope.config.errors import SetupError
 from ferroscope.contracts.store import Clock, StopFlag
-from ferroscope.contrib.openstack.imports.inspector_source import engine_of
+from ferroscope.contrib.openstack.imports.inspector_source import engine_of, read_active_macs
 from ferroscope.core.boot_macs import number, spell_mac
 from ferroscope.core.finding import Finding
 from ferroscope.core.values import many
-from ferroscope.db.errors import described
-from ferroscope.db.url import DatabaseUrlError
+from ferroscope.db import DatabaseUrlError
 
-_attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))
 # More than this many are not plausible, and each of them passes the filter.
 _MAX_MACS: Final = 100_000
-_ACTIVE: Final = sa.select(_attributes.c.value).where(_attributes.c.name == "mac").limit(_MAX_MACS)
 # As long as an introspection there may take by default.
 _REMEMBERED_SECONDS: Final = 3600.0
 # Seconds that the start waits for the first answer.
@@ -82,12 +77,11 @@ class InspectorMacs:
     def _read(self) -> None:
         before = self._error
         try:
-            with self._engine.connect() as connection:
-                macs = connection.execute(_ACTIVE).scalars().all()
+            macs = read_active_macs(self._engine, _MAX_MACS)
             self._macs = frozenset(spell_mac(mac) for mac in map(number, macs) if mac is not None)
             self._read_at, self._error = self._clock.monotonic(), ""
-        except SQLAlchemyError as exc:
-            self._error = described(exc) if isinstance(exc, DBAPIError) else type(exc).__name__
+        except SetupError as exc:
+            self._error = str(exc)
             if self._error != before:
                 _log.warning("cannot read the MACs that ironic-inspector inspects", why=self._error)
         finally:

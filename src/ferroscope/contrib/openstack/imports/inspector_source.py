@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import configparser
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from configparser import ConfigParser
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from ferroscope.config.errors import SetupError, extra
@@ -34,8 +34,7 @@ from ferroscope.contracts.remote import (
 from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Rule, RuleDialect
 from ferroscope.core.text_files import NotTextError, text_of
-from ferroscope.db.errors import described
-from ferroscope.db.url import parse_url
+from ferroscope.db import described, parse_url
 
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"
@@ -160,6 +159,7 @@ _nodes = sa.table(
     "nodes", sa.column("uuid", sa.String), sa.column("state", sa.String), sa.column("started_at", sa.DateTime),
     sa.column("finished_at", sa.DateTime), sa.column("error", sa.Text), sa.column("manage_boot", sa.Boolean),
 )  # fmt: skip
+_attributes = sa.table("attributes", sa.column("name", sa.String), sa.column("value", sa.String))
 _data = sa.table(
     "introspection_data", sa.column("uuid", sa.String), sa.column("processed", sa.Boolean), sa.column("data", sa.Text)
 )
@@ -227,6 +227,16 @@ def engine_of(connection: str) -> sa.Engine:
         return sa.create_engine(url, poolclass=NullPool, connect_args=options)
     except NoSuchModuleError as exc:
         raise SetupError(f"cannot read the database of ironic-inspector: {exc}") from exc
+
+
+def read_active_macs(engine: sa.Engine, max_macs: int) -> Sequence[str]:
+    """Return the MACs of the machines that it inspects; ``SetupError``."""
+    active = sa.select(_attributes.c.value).where(_attributes.c.name == "mac").limit(max_macs)
+    try:
+        with engine.connect() as connection:
+            return connection.execute(active).scalars().all()
+    except SQLAlchemyError as exc:
+        raise SetupError(described(exc) if isinstance(exc, DBAPIError) else type(exc).__name__) from exc
 
 
 @contextmanager
