@@ -39,23 +39,24 @@ _MACHINE_CODE: Final = re.compile(r"\.cpython-\d+.*")
 
 def copyright_file(site: Path) -> str:
     """Return the file for the packages in this directory, of which pip's records are needed."""
-    packages = sorted(distributions(path=[str(site)]), key=lambda package: package.name.lower())
+    packages = {package.name: package for package in distributions(path=[str(site)])}
+    files = {name: _files(package) for name, package in packages.items()}
     owners: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for package in packages:
-        for file in _files(package):
+    for name, own in files.items():
+        for file in own:
             for length in range(1, len(file.parts) + 1):
-                owners[file.parts[:length]].add(package.name)
-    paragraphs = [_paragraph(package, owners) for package in packages]
+                owners[file.parts[:length]].add(name)
+    paragraphs = [_paragraph(packages[name], files[name], owners) for name in sorted(files, key=str.lower)]
     common = [f"License: {name}\n See /usr/share/common-licenses/{name} on Debian systems.\n" for name in _COMMON]
     return "\n".join([_HEAD, *paragraphs, *common])
 
 
-def _paragraph(package: Distribution, owners: dict[tuple[str, ...], set[str]]) -> str:
-    texts = [package.locate_file(file).read_text() for file in _files(package) if _TEXTS.fullmatch(str(file))]
+def _paragraph(package: Distribution, files: list[PackagePath], owners: dict[tuple[str, ...], set[str]]) -> str:
+    texts = [package.locate_file(file).read_text() for file in files if _TEXTS.fullmatch(str(file))]
     own = [text for text in texts if not any(words in text for words in _COMMON.values())]
     holders = dict.fromkeys(holder for text in own for holder in _COPYRIGHT.findall(text))
     author = package.metadata["Author"] or package.metadata["Author-email"] or f"The authors of {package.name}"
-    patterns = sorted(set(_patterns(package, owners)))
+    patterns = sorted(set(_patterns(files, owners)))
     lines = ["Files: " + "\n ".join(f"*/site-packages/{pattern}" for pattern in patterns)]
     lines += ["Copyright: " + "\n ".join(holders or [author]), f"License: {_license(package)}"]
     if _license(package) not in _COMMON:
@@ -68,9 +69,9 @@ def _files(package: Distribution) -> list[PackagePath]:
     return [file for file in package.files or () if file.parts[0] not in ("..", "bin", "__pycache__")]
 
 
-def _patterns(package: Distribution, owners: dict[tuple[str, ...], set[str]]) -> Iterator[str]:
-    """Yield the shortest paths that are of this package only: several share directories such as google."""
-    for file in _files(package):
+def _patterns(files: list[PackagePath], owners: dict[tuple[str, ...], set[str]]) -> Iterator[str]:
+    """Yield the shortest paths that are of one package only: several share directories such as google."""
+    for file in files:
         prefix = next(
             (file.parts[:n] for n in range(1, len(file.parts)) if len(owners[file.parts[:n]]) == 1), file.parts
         )
