@@ -28,6 +28,8 @@ _MAKE: Final = "tools/setup.sh dev packaging audit site helm && .venv/bin/python
 
 def make_release(directory: Path, log: Path) -> list[Path]:
     """Make the release of the last commit there; return its files, in the directory. ``log`` gets what tools say."""
+    if shutil.which("mmdebstrap") is None:
+        raise PackagingError("mmdebstrap is not installed: apt install mmdebstrap")
     log.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="ferroscope-release-") as name, log.open("wb") as said:
         root = Path(name) / "debian"
