@@ -1,4 +1,4 @@
-"""Adds to the wheel what is not Python: examples, documentation, and man pages and completions if they were made.
+"""Adds to the wheel the client's version, and what is not Python: examples, pages, and man pages if they were made.
 
 The description is README.md with absolute links: a package index shows it without the files beside it.
 
@@ -35,4 +35,10 @@ def _description() -> str:
     return re.sub(r"(?<=\]\()(?!https?:|#)", f"{source}/blob/main/", text)
 
 
-setup(data_files=list(_files()), long_description=_description(), long_description_content_type="text/markdown")
+_CLIENT = Path("client/src/ferroscope_client/__init__.py").read_text(encoding="utf-8")
+setup(
+    version=re.findall('__version__ = "(.+)"', _CLIENT)[0],
+    data_files=list(_files()),
+    long_description=_description(),
+    long_description_content_type="text/markdown",
+)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from bench.client import Api, ApiError
-from ferroscope.core.states import UNDER_WAY
+from ferroscope_client.core.states import UNDER_WAY
 from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.inventory import generate
 

@@ -15,7 +15,7 @@ import msgspec
 
 from bench.client import Api, for_each
 from bench.quantiles import at
-from ferroscope.core.states import UNDER_WAY
+from ferroscope_client.core.states import UNDER_WAY
 from ferroscope_sim.fleet import SimFleet
 from ferroscope_sim.outcomes import Effect
 

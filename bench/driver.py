@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.client import Api, for_each
-from ferroscope.core.states import UNDER_WAY
+from ferroscope_client.core.states import UNDER_WAY
 from ferroscope_sim.fleet import SimFleet
 
 _POWER_LOOK_SECONDS: Final = 0.002

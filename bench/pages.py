@@ -29,10 +29,10 @@ from bench.service import service
 from bench.usage import cpu_seconds
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, Inspection, Rule
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import OF_STATE, State
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware import expectations
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import OF_STATE, State
 
 PAGES: Final = (
     "/ui",

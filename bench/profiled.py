@@ -52,7 +52,7 @@ def main(directory: Path, arguments: list[str]) -> None:
     profiler = Profiler(directory)
     threading.setprofile(profiler.enter)
     signal.signal(signal.SIGUSR1, profiler.write)
-    from ferroscope.cli.main import main as ferroscope
+    from ferroscope_client.cli.main import main as ferroscope
 
     ferroscope(arguments, prog_name="ferroscope")
 

@@ -34,12 +34,12 @@ from bench.usage import cpu_seconds
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection, Node, Port
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Store, Transaction, schema
 from ferroscope.db.engine import build_engine
 from ferroscope.periodic.counts import Counts
 from ferroscope.periodic.retention import Retention
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.states import Provision, State
 from ferroscope_sim.inventory import bmc_address, generate, pxe_mac
 
 _BATCH_NODES: Final = 250

@@ -38,31 +38,38 @@ class Journey(msgspec.Struct):
 class Tracer(threading.local):
     """What a thread is in: a journey, the frame that it began with, and how many of our functions wait."""
 
-    def __init__(self, directory: Path, source: str) -> None:
+    def __init__(self, directory: Path, packages: dict[str, str]) -> None:
         self._out = directory / FILE
-        self._source = source
+        self._packages = packages  # directory -> prefix of the paths in it
         self._journey: Journey | None = None
         self._root: FrameType | None = None
         self._depth = 0
 
     def enter(self, frame: FrameType, event: str, _of: Any) -> None:
-        _, ours, path = frame.f_code.co_filename.partition(self._source)
+        path = self._find_path(frame.f_code.co_filename)
         name = frame.f_code.co_qualname
         if event == "call":
             if self._journey is None:
-                if not ours or name not in _ROOTS:
+                if not path or name not in _ROOTS:
                     return
                 self._journey, self._root, self._depth = Journey(_title(frame)), frame, 0
             self._journey.calls += 1
-            if ours:
+            if path:
                 self._depth += 1
                 self._journey.steps.append((self._depth, path, name))
         elif event == "return" and self._journey is not None:
-            self._depth -= bool(ours)
+            self._depth -= bool(path)
             if frame is self._root:
                 line, self._journey = msgspec.json.encode(self._journey) + b"\n", None
                 with self._out.open("ab", buffering=0) as out:
                     out.write(line)
+
+    def _find_path(self, file: str) -> str:
+        """Return the path of a file of ours, in its package; empty if it is not ours."""
+        for directory, prefix in self._packages.items():
+            if file.startswith(directory):
+                return prefix + file.removeprefix(directory)
+        return ""
 
 
 def _title(frame: FrameType) -> str:
@@ -76,9 +83,12 @@ def _title(frame: FrameType) -> str:
 
 def main(directory: Path, arguments: list[str]) -> None:
     import ferroscope
-    from ferroscope.cli.main import main as run
+    import ferroscope_client
+    from ferroscope_client.cli.main import main as run
 
-    threading.setprofile(Tracer(directory, str(Path(ferroscope.__file__).parent) + "/").enter)
+    prefixes = {ferroscope: "", ferroscope_client: "ferroscope_client/"}
+    packages = {f"{Path(str(package.__file__)).parent}/": prefix for package, prefix in prefixes.items()}
+    threading.setprofile(Tracer(directory, packages).enter)
     run(arguments, prog_name="ferroscope")
 
 

@@ -32,9 +32,10 @@ Figures = dict[str, dict[str, float]]
 
 def measure(root: Path) -> Figures:
     """Return all figures of the tree."""
-    packages = measure_packages(root / "src")
+    sources = [root / folder for folder in ("client/src", "src")]
+    packages = {name: figures for source in sources for name, figures in measure_packages(source).items()}
     product_lines = sum(package["lines"] for package in packages.values())
-    tree_names = names.total(names.count(root / "src").values())
+    tree_names = names.total(names.count(sources).values())
     return {
         **packages,
         "bench": {"lines": count_lines((root / "bench").rglob("*.py"))},

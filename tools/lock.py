@@ -178,10 +178,11 @@ def main() -> None:
     keep = sys.argv[1:] == ["--keep"]  # the present versions, with new hashes
     present = {path: versions(path) if keep else [] for path in (_DEV, *_OTHERS.values())}
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    tests = ["-e", ".[all]", *declared["dependency-groups"]["dev"], _BUILD]
+    tests = ["-e", "./client", "-e", ".[all]", *declared["dependency-groups"]["dev"], _BUILD]
     write(_DEV, "Everything that .venv contains with the tools for tests.", tests, present[_DEV], known, _OWN)
     extras, *others = declared["project"]["optional-dependencies"]["all"]
-    small = ["-e", extras.replace("ferroscope", "."), *(name for name in others if "pyarrow" not in name), _BUILD]
+    own = ["-e", "./client", "-e", extras.replace("ferroscope", ".")]
+    small = [*own, *(name for name in others if "pyarrow" not in name), _BUILD]
     write(
         _USER, "Everything that a service needs, with all its extras but pyarrow.", small, versions(_DEV), known, _OWN
     )

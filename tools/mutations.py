@@ -21,7 +21,8 @@ import click
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
-    "worker", "db", "api", "rules", "hooks", "bmc", "pxe_filter", "leadership.py", "cli", "contrib/kubernetes/failover",
+    "worker", "db", "api", "rules", "hooks", "bmc", "leadership.py", "cli",
+    "contrib/boot/pxe_filter", "contrib/kubernetes/failover",
 )  # fmt: skip
 # What runs the tests, in order.
 STAGES: Final = {
@@ -98,7 +99,7 @@ def found_by(tree: Path, last: str) -> tuple[str, float, str]:
     environment = {
         "FERROSCOPE_TESTS_SLOWNESS": "0.25",
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(tree / "src"), str(tree))),
+        "PYTHONPATH": os.pathsep.join(map(str, (tree / "client/src", tree / "src", tree))),
     }
     for stage, folders in STAGES.items():
         command = [sys.executable, "-m", "pytest", "-q", "-x", "--numprocesses", str(os.cpu_count()), *folders]

@@ -1,4 +1,4 @@
-"""``python -m tools.names [SOURCE]``: names in ``src``, or below another folder, that do not say what they name.
+"""``python -m tools.names [SOURCE]...``: names in the product, or below other folders, that do not say what they name.
 
 It counts three kinds. Functions whose whole name is a past participle, such as ``concluded``: a function that does
 something is a verb with its object. Variables and arguments such as ``one`` and ``found``: each assignment, argument
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import click
 
-SOURCE: Final = Path(__file__).parents[1] / "src"
+SOURCES: Final = tuple(Path(__file__).parents[1] / folder for folder in ("client/src", "src"))
 PLACEHOLDERS: Final = {"one", "other", "found", "given", "known", "what", "way", "so", "these"}
 # Without words that are verbs in the present as well, such as "read" and "set".
 _PARTICIPLE: Final = re.compile(
@@ -58,9 +58,15 @@ def total(counts: Iterable[Names]) -> Names:
     return Names(*map(sum, zip(*counts, strict=True)))
 
 
-def count(source: Path) -> dict[Path, Names]:
-    """Count the names in each Python file below ``source``."""
-    return {path: count_module(path.read_text(encoding="utf-8")) for path in sorted(source.rglob("*.py"))}
+def count(sources: Iterable[Path]) -> dict[Path, Names]:
+    """Count the names in each Python file below the ``sources``; paths are relative to these."""
+    return {path: count_module(text) for path, text in _read(sources)}
+
+
+def _read(sources: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    for source in sources:
+        for path in sorted(source.rglob("*.py")):
+            yield path.relative_to(source), path.read_text(encoding="utf-8")
 
 
 def count_module(text: str) -> Names:
@@ -94,12 +100,12 @@ def _is_number(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Constant) and type(value.value) in (int, float)
 
 
-def print_sample(source: Path, number: int, seed: int) -> None:
+def print_sample(sources: Iterable[Path], number: int, seed: int) -> None:
     """Print random functions, each with the first line of its docstring: do they say to a stranger what they do?"""
     functions = [
-        (path.relative_to(source), node)
-        for path in sorted(source.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        (path, node)
+        for path, text in _read(sources)
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__")
     ]
     for path, node in random.Random(seed).sample(functions, number):
@@ -108,16 +114,16 @@ def print_sample(source: Path, number: int, seed: int) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("source", type=click.Path(exists=True, file_okay=False, path_type=Path), default=SOURCE)
+@click.argument("sources", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path), default=SOURCES)
 @click.option("--files", default=20, show_default=True, help="Number of files to print, the worst first.")
 @click.option("--sample", default=0, help="Print random functions with their docstrings instead.")
 @click.option("--seed", default=1, show_default=True, help="Which functions a sample has.")
-def main(source: Path, files: int, sample: int, seed: int) -> None:
+def main(sources: tuple[Path, ...], files: int, sample: int, seed: int) -> None:
     """Print how many names do not say what they name: in all files, in each package, and in the worst files."""
     if sample:
-        print_sample(source, sample, seed)
+        print_sample(sources, sample, seed)
         return
-    counts = {path.relative_to(source): own for path, own in count(source).items()}
+    counts = count(sources)
     packages: dict[str, list[Names]] = {}
     for path, own in counts.items():
         packages.setdefault(".".join(path.parts[:-1][:2]), []).append(own)

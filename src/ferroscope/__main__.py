@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -21,30 +21,27 @@ from ferroscope.core.delivery import (
     check_inspectable,
     take,
 )
-from ferroscope.core.explanations import hint
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.core.notification import EventType
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import (
+from ferroscope.core.states import COMMANDS, SHOWS_FAILED_COMMAND, Event, Transition
+from ferroscope.db import Transaction
+from ferroscope.hardware import machine_identity
+from ferroscope_client.core.explanations import hint
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import (
     ACTIVE,
     AT_REST,
     CLEARS_ERROR,
-    COMMANDS,
     INITIAL,
     MAY_BOOT,
     OF_STATE,
     RESTING,
-    SHOWS_FAILED_COMMAND,
     TERMINAL,
-    Event,
     Provision,
     State,
-    Transition,
 )
-from ferroscope.core.values import storable
-from ferroscope.db import Transaction
-from ferroscope.hardware import machine_identity
+from ferroscope_client.core.values import storable
 
 # A second request for one of these is merged with the pending one: its result is the same.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
@@ -234,7 +231,7 @@ def _report_transition(
     replaced: Inspection | None = None,
 ) -> None:
     """Report the transition; notify the PXE filters if it changes whether the machine may boot."""
-    tx.moved(Moved(transition, node, inspection, replaced))
+    tx.transitions.append(Moved(transition, node, inspection, replaced))
     booting = transition.target in MAY_BOOT
     if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)

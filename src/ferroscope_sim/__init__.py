@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.plugins import Command
+from ferroscope_client.installed import Command
 
 SIM: Final = Command("ferroscope_sim.sim_command:sim", "Run a simulated fleet.", after="user")
 DEMO: Final = Command(

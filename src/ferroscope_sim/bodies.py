@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from ferroscope.core.lookup import MAX_MACS
-from ferroscope.core.mac_addresses import KNOWN, IgnoredMacs, normalized_mac
 from ferroscope.core.model import Document
+from ferroscope_client.core.mac_addresses import KNOWN, IgnoredMacs, normalized_mac
 from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, nic_mac, pxe_mac
 from ferroscope_sim.model import FleetSettings, SimMember
 from ferroscope_sim.outcomes import Body

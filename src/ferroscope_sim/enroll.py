@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 import urllib3
 
-from ferroscope.core.json_safety import ready
+from ferroscope_client.core.json_safety import ready
 from ferroscope_sim.client import ControlError, FleetClient
 from ferroscope_sim.inventory import bmc_address, pxe_mac
 from ferroscope_sim.model import SimMember

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ferroscope.cli.client import DEFAULT_URL, connect
-from ferroscope.cli.exits import Failure
-from ferroscope.cli.input_files import InputPath
-from ferroscope.cli.output import Output, cloud_option, insecure_option, key_values, output_option
-from ferroscope.core.values import many
+from ferroscope_client.cli.input_files import InputPath
+from ferroscope_client.cli.output import Output, cloud_option, insecure_option, key_values, output_option
+from ferroscope_client.client import DEFAULT_URL, connect
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Failure
 
 if TYPE_CHECKING:
     from ferroscope_sim.model import FleetSettings

@@ -11,8 +11,9 @@ import falcon.testing
 
 from ferroscope.api.auth.identity import local
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 from tests.api.service import Service, callback_body
 from tests.support import examples
 

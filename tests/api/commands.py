@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ferroscope.cli import output
-from ferroscope.cli.client import Api
-from ferroscope.cli.main import main
+from ferroscope_client.cli import output
+from ferroscope_client.cli.main import main
+from ferroscope_client.client import Client
 from tests.api.service import Service
 
 
@@ -19,7 +19,7 @@ class _Answer:
         self.data, self.headers = result.content, result.headers
 
 
-class _InProcess(Api):
+class _InProcess(Client):
     def __init__(self, service: Service) -> None:
         super().__init__("http://localhost:6385", patience=0.0)
         self._service = service

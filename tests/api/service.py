@@ -23,14 +23,16 @@ from ferroscope.contracts.store import Clock, packed
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.support import examples
+from tests.support.stores import claim_from
 
 LATEST = "1.115"
 INTROSPECTION_PORT = 5050
@@ -156,7 +158,7 @@ class Service:
         """Take every request off the queue that can be claimed, as a worker that does nothing."""
         self.store.write(lambda tx: tx.members.beat(examples.member("worker-1"), 60.0))
         taken: list[Request] = []
-        while (claim := self.backend.queue.get("worker-1", 0.0, self.stop)) is not None:
+        while (claim := claim_from(self.backend.queue, "worker-1", 0.0, self.stop)) is not None:
             self.store.write(lambda tx, claim=claim: tx.requests.consume(claim))  # type: ignore[misc]
             taken.append(claim.request)
         return taken

@@ -14,8 +14,8 @@ from ferroscope.core import lookup
 from ferroscope.core.boot import POWER_ON
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Entry
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
 from tests.api.published import add, remove, replace
 from tests.api.service import Service, fault
 from tests.support import examples

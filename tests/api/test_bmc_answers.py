@@ -13,9 +13,9 @@ from ferroscope.api.auth.identity import local
 from ferroscope.core.bmc_texts import error_without_answer
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.api.callers import As, service_for
 from tests.api.service import Service
 from tests.support import databases

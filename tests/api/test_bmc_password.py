@@ -12,15 +12,16 @@ from sqlalchemy import text
 
 from ferroscope.api.auth.failures import BURST_MISTYPED
 from ferroscope.api.auth.identity import Identity
+from ferroscope.api.baremetal import node_bmc
 from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import IdracBmc, RedfishBmc
 from ferroscope.config.options import SecretSettings
 from ferroscope.core.bmc_password import RECORD, Record
-from ferroscope.core.bmc_password import PasswordProgress as State
 from ferroscope.core.secrets import is_encrypted
 from ferroscope.core.states import Event
 from ferroscope.secrets.keys import new_key
+from ferroscope_client.core.passwords import PasswordProgress as State
 from tests.api.callers import As, service_for
 from tests.api.service import Service, fault
 from tests.support import examples
@@ -124,8 +125,12 @@ def test_nodes_behind_one_bmc_change_together(service: Service) -> None:
         assert (queued(service, other), PENDING in service.node(other).driver_info) == ([], False)
 
 
-def test_a_bmc_of_this_host_is_shared_by_the_same_port_only(service: Service) -> None:
+@pytest.mark.parametrize("page_nodes", [1, 500])
+def test_a_bmc_of_this_host_is_shared_by_the_same_port_only(
+    service: Service, monkeypatch: pytest.MonkeyPatch, page_nodes: int
+) -> None:
     """They are tunnels."""
+    monkeypatch.setattr(node_bmc, "_PAGE_NODES", page_nodes)
     nodes = [
         enrol(service, redfish_address=f"https://127.0.0.1:{port}", redfish_system_id=f"{number}")
         for number, port in enumerate((8001, 8001, 8002))

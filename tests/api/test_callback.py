@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import State
 from tests.api.service import Service, callback_body, caller, fault, message
 from tests.support import examples
 from tests.support.stores import compressions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Entry
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.explanations import EXPLANATIONS
+from ferroscope_client.core.reasons import Reason
 from tests.api.service import Service, callback_body, fault
 
 

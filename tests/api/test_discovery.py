@@ -15,8 +15,9 @@ from ferroscope.config.options import DiscoverySettings, InspectorSettings
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.api.service import Service, callback_body, caller, fault
 from tests.support import examples
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.exits import Exit
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.errors import Exit
 from tests.api.commands import Commands
 from tests.api.service import Service
 from tests.fast.docs.test_commands import known, parse

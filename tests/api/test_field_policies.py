@@ -13,10 +13,10 @@ from ferroscope import transition
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.baremetal import node_fields, node_filters, node_policies, nodes
 from ferroscope.core.model import Chassis, Inspection, Node, Port, Portgroup
-from ferroscope.core.node import SETTABLE, TextForm
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.node import SETTABLE, TextForm
+from ferroscope_client.core.states import Provision, State
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body
 from tests.support import databases, examples

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import State
 from tests.api import working
 from tests.api.service import Service, callback_body, caller
 from tests.support import examples

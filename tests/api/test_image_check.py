@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import InspectorSettings, Settings
-from ferroscope.core.reasons import Reason
 from ferroscope.doctor import media
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.image_check import ImageCheck
+from ferroscope_client.core.reasons import Reason
 from tests.support import images
 from tests.support.certificates import Authority
 from tests.support.manual_clock import ManualClock

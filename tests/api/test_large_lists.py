@@ -13,8 +13,8 @@ from ferroscope.api.errors import UnavailableError
 from ferroscope.api.http import large_lists
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Chassis, Entry, Inspection, Node, Port, Portgroup, Rule, RuleDialect
-from ferroscope.core.states import State
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import State
 from tests.api.service import Client, Service
 from tests.support import examples
 

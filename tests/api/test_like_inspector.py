@@ -12,8 +12,8 @@ from typing import Any
 
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import CANCELED, Reason
 from tests.api.service import Service, callback_body, message
 
 

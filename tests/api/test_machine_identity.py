@@ -17,10 +17,10 @@ from ferroscope.config.options import BootSettings, DiscoverySettings, Inspector
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Fail
 from ferroscope.core.lookup import MAX_MACS
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.hardware import machine_identity
 from ferroscope.worker.loop import Worker
+from ferroscope_client.core.reasons import Reason
 from tests.api import working
 from tests.api.booted import ATTACKER, MACHINE, Site
 from tests.api.callers import As, service_for

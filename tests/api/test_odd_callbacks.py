@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.api import working
 from tests.api.service import Service, callback_body, caller
 

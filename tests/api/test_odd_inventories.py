@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.api import working
 from tests.api.service import Service
 from tests.corpus import ALL

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ferroscope import transition
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import State
 from tests.api.service import DRIVERS, Service, fault
 
 

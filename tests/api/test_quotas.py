@@ -13,7 +13,7 @@ import pytest
 
 from ferroscope.api.auth.identity import local
 from ferroscope.api.baremetal.quotas import PORTS_PER_NODE
-from ferroscope.core.states import Provision, State
+from ferroscope_client.core.states import Provision, State
 from tests.api.callers import As, service_for
 from tests.api.service import Service, callback_body
 from tests.support import examples

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.baremetal.refusals import GUESSES_PER_FAILURE
+from ferroscope.api.rate_limit import GUESSES_PER_FAILURE
 from ferroscope.api.routes import ROUTES
 from ferroscope.contracts.store import Query
-from ferroscope.core import json_safety
 from ferroscope.core.lookup import MAX_MACS
 from ferroscope.core.states import Event
+from ferroscope_client.core import json_safety
 from tests.api.service import Client, Service, callback_body, fault
 from tests.support import examples
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from ferroscope.config.options import DiscoverySettings
 from ferroscope.core.lookup import REPEATED_CALL_SECONDS
-from ferroscope.core.reasons import Reason
 from ferroscope.db import Transaction
+from ferroscope_client.core.reasons import Reason
 from tests.api.commands import Commands
 from tests.api.service import Service, callback_body
 from tests.support import examples

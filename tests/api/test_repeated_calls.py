@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.contracts.errors import OutcomeUnknownError
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.api.service import Service
 from tests.store.sql.test_lost_answers import Lossy
 

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from ferroscope.cli.exits import Exit
-from ferroscope.core.reasons import Reason
 from ferroscope.core.saved_search import MAX_SEARCHES
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.errors import Exit
 from tests.api.browsing import IDENTITIES, Browser, add, failed, text_of
 from tests.api.callers import As, service_for
 from tests.api.commands import Commands

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
-from ferroscope.cli.exits import Exit
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.errors import Exit
 from tests.api.commands import Commands
 from tests.api.service import Service
 

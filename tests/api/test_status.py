@@ -14,11 +14,12 @@ from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
 from ferroscope.core.boot_macs import FilterRecord
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Member
-from ferroscope.core.reasons import Reason
 from ferroscope.runtime import wiring
 from ferroscope.telemetry import members
+from ferroscope_client.core.reasons import Reason
 from tests.api.service import DRIVERS, Client, Service
 from tests.support import examples
+from tests.support.stores import claim_from
 
 
 def _beat(service: Service, member: Member, ttl: float = 60.0) -> None:
@@ -65,7 +66,7 @@ def test_the_queue_and_the_nodes_are_counted(service: Service) -> None:
     for number in range(3):
         node = service.enrol(name=f"n{number}")
         service.bare_metal.put(f"/v1/nodes/{node}/states/provision", {"target": "inspect"})
-    claim = service.backend.queue.get("worker-1", 0.0, service.stop)
+    claim = claim_from(service.backend.queue, "worker-1", 0.0, service.stop)
     assert claim is not None
     status = _status(service)
     (row,) = status["queue"]

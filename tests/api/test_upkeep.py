@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ferroscope.api.baremetal.notes import MAX_NOTES
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.browsing import IDENTITIES, Browser, add, text_of
 from tests.api.callers import As, service_for
 from tests.api.commands import Commands

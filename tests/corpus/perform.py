@@ -8,9 +8,9 @@ import msgspec
 
 from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection, Node, Port, Severity
-from ferroscope.core.states import State
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import encode
+from ferroscope_client.core.states import State
 from tests.corpus import Case, Outcome
 from tests.fast.hooks import runs
 

@@ -13,9 +13,9 @@ from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.core.reasons import Reason
 
 ADDRESS = "192.0.2.7"
 DEAD = [f"bmc{number}.dead.example" for number in range(2 * resolver.MAX_DOMAIN_LOOKUPS)]

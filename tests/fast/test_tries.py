@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import BmcRetries, Once
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 

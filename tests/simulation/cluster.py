@@ -14,11 +14,11 @@ from falcon import testing
 
 from ferroscope.config.errors import StartError
 from ferroscope.contracts.errors import StoreError
+from ferroscope.contrib.boot.pxe_filter.process import ROLE as PXE_FILTER
+from ferroscope.contrib.boot.pxe_filter.process import PxeFilterProcess
 from ferroscope.contrib.kubernetes.cluster import ROLE
 from ferroscope.runtime import role_process
 from ferroscope.runtime.process import ServiceProcess
-from ferroscope.runtime.pxe_filter import ROLE as PXE_FILTER
-from ferroscope.runtime.pxe_filter import PxeFilterProcess
 from ferroscope.runtime.supervisor import Supervisor
 from tests.simulation.database.server import EPOCH
 from tests.simulation.kernel import Owner, Task

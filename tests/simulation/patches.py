@@ -21,6 +21,10 @@ import structlog
 
 import ferroscope.bus.local
 import ferroscope.contracts.errors
+import ferroscope.contrib.boot.pxe_filter.backends.base
+import ferroscope.contrib.boot.pxe_filter.backends.nftables
+import ferroscope.contrib.boot.pxe_filter.leader
+import ferroscope.contrib.boot.pxe_filter.process
 import ferroscope.contrib.kubernetes.api
 import ferroscope.contrib.kubernetes.cluster
 import ferroscope.contrib.kubernetes.failover.bmc_calls
@@ -28,7 +32,6 @@ import ferroscope.contrib.kubernetes.failover.client
 import ferroscope.contrib.kubernetes.failover.controller
 import ferroscope.contrib.kubernetes.failover.node_watch
 import ferroscope.contrib.kubernetes.role
-import ferroscope.core.values
 import ferroscope.db.connections
 import ferroscope.db.engine
 import ferroscope.db.mariadb
@@ -39,14 +42,10 @@ import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
-import ferroscope.pxe_filter.backends.base
-import ferroscope.pxe_filter.backends.nftables
-import ferroscope.pxe_filter.leader
 import ferroscope.runtime.backend
 import ferroscope.runtime.member
 import ferroscope.runtime.periodic_tasks
 import ferroscope.runtime.process
-import ferroscope.runtime.pxe_filter
 import ferroscope.runtime.role_process
 import ferroscope.runtime.supervisor
 import ferroscope.runtime.system
@@ -56,7 +55,9 @@ import ferroscope.worker.pool
 import ferroscope.worker.slots
 from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
 from ferroscope.db import migrate
-from ferroscope.db.executor import CompiledStatements, database_of
+from ferroscope.db.executor import database_of
+from ferroscope.db.session import CompiledStatements
+from ferroscope_client.core import values
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
@@ -91,7 +92,7 @@ def _pipeline(settings: InspectorSettings) -> Any:
 def installed(world: World) -> Iterator[None]:
     """Let the product run in ``world``."""
     kernel, threading = world.kernel, Threading(world.kernel)
-    runtime, db, kubernetes = _product.runtime, _product.db, _product.contrib.kubernetes
+    runtime, db, boot, kubernetes = _product.runtime, _product.db, _product.contrib.boot, _product.contrib.kubernetes
     with ExitStack() as stack:
 
         def put(where: Any, name: str, what: Any) -> None:
@@ -109,8 +110,8 @@ def installed(world: World) -> Iterator[None]:
             runtime.member,
             runtime.process,
             runtime.supervisor,
-            runtime.pxe_filter,
-            _product.pxe_filter.leader,
+            boot.pxe_filter.process,
+            boot.pxe_filter.leader,
             kubernetes.role,
             kubernetes.failover.controller,
             kubernetes.failover.node_watch,
@@ -119,7 +120,7 @@ def installed(world: World) -> Iterator[None]:
         for module in (
             db.store,
             _product.leadership,
-            _product.pxe_filter.backends.base,
+            boot.pxe_filter.backends.base,
             _product.worker.slots,
         ):
             put(module, "random", kernel.rng("product"))
@@ -130,16 +131,16 @@ def installed(world: World) -> Iterator[None]:
         put(db.connections.ConnectionPool, "_wait", lambda _connections: None)
         put(db.store, "database_of", _simulated)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
-        for module in (runtime.process, runtime.pxe_filter):
+        for module in (runtime.process, boot.pxe_filter.process):
             put(module, "signal", NoMasks())
-        for module in (runtime.process, runtime.pxe_filter, runtime.role_process):
+        for module in (runtime.process, boot.pxe_filter.process, runtime.role_process):
             put(module, "ensure_schema", lambda _settings, **_options: migrate.HEAD)
         put(runtime.system, "wait", world.signals.wait)
-        for module in (runtime.pxe_filter, runtime.role_process):
+        for module in (boot.pxe_filter.process, runtime.role_process):
             put(module, "membership_of", _member(world, runtime.member.membership_of))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
-        put(_product.pxe_filter.backends.nftables, "HostCommand", nft)
-        for module in (runtime.process, runtime.pxe_filter, runtime.system, kubernetes.role):
+        put(boot.pxe_filter.backends.nftables, "HostCommand", nft)
+        for module in (runtime.process, boot.pxe_filter.process, runtime.system, kubernetes.role):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
         for module in (runtime.process, runtime.role_process, kubernetes.role):
             put(module, "process_name", lambda _role: kernel.me().owner.name)
@@ -169,12 +170,12 @@ def installed(world: World) -> Iterator[None]:
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
         default(runtime.backend.open_backend, poll_seconds=world.scenario.queue_poll_seconds)
         default(_product.worker.services.Services.__init__, power_poll_seconds=world.scenario.power_poll_seconds)
-        default(_product.pxe_filter.leader.PxeFilter.__init__, guard_seconds=world.scenario.filter_guard_seconds)
-        for kept in (_product.pxe_filter.leader.PxeFilter, _product.pxe_filter.leader.FilterLease):
+        default(boot.pxe_filter.leader.PxeFilter.__init__, guard_seconds=world.scenario.filter_guard_seconds)
+        for kept in (boot.pxe_filter.leader.PxeFilter, boot.pxe_filter.leader.FilterLease):
             default(kept.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
-        put(_product.core.values, "urandom", kernel.rng("identifiers").randbytes)
+        put(values, "urandom", kernel.rng("identifiers").randbytes)
         put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))
         put(_product.leadership.Leadership, "__init__", _watched(world, _product.leadership.Leadership.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ferroscope.contracts.plugins import PxeFilterError
-from ferroscope.pxe_filter.backends.base import HostCommand
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter.backends.base import HostCommand
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Host, SimulatedProcess

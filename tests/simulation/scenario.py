@@ -20,9 +20,9 @@ from ferroscope.config.options import (
     Settings,
     WorkerSettings,
 )
+from ferroscope.contrib.boot.pxe_filter.leader import GUARD_SECONDS
 from ferroscope.contrib.kubernetes.options import FailoverSettings
 from ferroscope.core.model import DEFAULT, LeaseProfile
-from ferroscope.pxe_filter.leader import GUARD_SECONDS
 from tests.simulation.database.statements import Family
 from tests.simulation.kernel import Rule
 from tests.simulation.kubernetes import site, stories

@@ -13,8 +13,8 @@ from ferroscope.bus.local import DATABASE, LocalBus
 from ferroscope.config.options import Settings
 from ferroscope.contracts.store import Channel
 from ferroscope.core.model import Node, Port
-from ferroscope.core.states import Provision
 from ferroscope.db import schema
+from ferroscope_client.core.states import Provision
 from tests.simulation.checks import Checks
 from tests.simulation.checks.failover import SETTLE
 from tests.simulation.clients import Operator

@@ -23,14 +23,14 @@ _PLANTED: Final = {"planted", "planted.expression"}
 # Expressions that are built while the service runs, with the reason.
 _BUILT: Final = {
     "ferroscope.contrib.ramdisk.sources.lacks.match": "of three names of fields, for apt's own files",
-    "ferroscope.core.mac_addresses.__init__.self._match": "of an option that accepts MAC addresses with wildcards only",
+    "ferroscope_client.core.mac_addresses.__init__.self._match": "of an option that accepts MACs with wildcards only",
     "ferroscope.rules.patterns._SAME_I": "of single letters",
 }
 
 
 @pytest.fixture(scope="module", name="found")
 def _found() -> tuple[list[Expression], list[str]]:
-    return expressions.find(ROOT / "src")
+    return expressions.find(*(ROOT / package for package in readers.PACKAGES))
 
 
 @pytest.mark.timeout(1200)
@@ -53,7 +53,7 @@ def test_each_expression_is_known_before_the_service_runs(found: tuple[list[Expr
 
 def test_each_module_that_reads_a_text_is_measured() -> None:
     measured = {place.partition(":")[0] for place in readers.READERS}
-    found = set(readers.find_readers(ROOT / "src"))
+    found = set(readers.find_readers(ROOT))
     unknown = found - measured - readers.NOT_MEASURED.keys()
     assert unknown == set(), "add its function to READERS, or the reason to NOT_MEASURED"
     assert readers.NOT_MEASURED.keys() <= found - measured, "what is no longer there needs no exception"
@@ -73,7 +73,7 @@ def test_planted_expressions_are_found(tmp_path: Path, monkeypatch: pytest.Monke
         "    re.compile(text + '+')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    found, built = expressions.find(tmp_path, "planted_package")
+    found, built = expressions.find(tmp_path / "planted_package")
     assert {one.pattern.pattern: one.ways for one in found if one.pattern.pattern in "ad"} == {
         "a": {"match"},
         "d": {"finditer"},

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.contrib.boot.pxe_filter.backends import watchdog
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends import watchdog
 from ferroscope.runtime.system import SystemClock
-from tests.fast.pxe_filter.test_host_files import BUSY, IDLE, MANY, filter_of, state, texts
+from tests.fast.contrib.boot.pxe_filter.test_host_files import BUSY, IDLE, MANY, filter_of, state, texts
 from tests.support.processes import PATIENCE
 
 

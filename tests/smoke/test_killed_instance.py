@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 
-from ferroscope.pxe_filter.instance import is_running
+from ferroscope.contrib.boot.pxe_filter.host_filters import is_running
 
 _HOLDER = """
 import sys, time
-from ferroscope.pxe_filter.instance import instance_lock
+from ferroscope.contrib.boot.pxe_filter.host_filters import instance_lock
 with instance_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

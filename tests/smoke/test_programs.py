@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 
 HEAVY = ("rich", "urllib3", "yaml", "sqlalchemy", "falcon", "alembic", "oslo_config", "structlog", "asyncio")
 
@@ -19,7 +19,7 @@ LIGHT = ([], ["node"], ["node", "list"], ["node", "create"], ["inspect"], ["stat
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from ferroscope.cli.main import main\n"
+        "import sys; from ferroscope_client.cli.main import main\n"
         f"for arguments in {LIGHT!r}:\n"
         "    try: main([*arguments, '--help'])\n"
         "    except SystemExit: pass\n"
@@ -74,7 +74,7 @@ def test_a_command_whose_output_is_closed_does_its_work_in_silence() -> None:
 @pytest.mark.parametrize(("fmt", "text"), [("table", "\\xe4"), ("json", '"\\u00e4"'), ("yaml", '"\\xE4"')])
 def test_a_terminal_that_lacks_a_letter_gets_its_number(fmt: str, text: str) -> None:
     code = (
-        "from ferroscope.cli.main import main\nfrom ferroscope.cli import inventory\n"
+        "from ferroscope_client.cli.main import main\nfrom ferroscope_client.cli import inventory\n"
         "inventory._list_fields = lambda out: out.show({'name': 'ä'}, lambda screen: screen.print('ä'))\n"
         f"main(['search', '--fields', '-o', '{fmt}'])"
     )

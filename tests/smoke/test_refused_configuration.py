@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.support import databases
 from tests.support.processes import PATIENCE
 

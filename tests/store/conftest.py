@@ -18,6 +18,7 @@ from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.processes import PATIENCE
+from tests.support.stores import claim_from
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ class Adapter:
         return self.write(lambda tx: tx.inspections.remove(old.keys))
 
     def claim(self, holder: str, timeout: float = 0.0) -> Claim | None:
-        return self.queue.get(holder, timeout, self.stop)
+        return claim_from(self.queue, holder, timeout, self.stop)
 
     def must_claim(self, holder: str, timeout: float = PATIENCE) -> Claim:
         claim = self.claim(holder, timeout)

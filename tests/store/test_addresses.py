@@ -7,8 +7,8 @@ import pytest
 
 from ferroscope.core.callback_secret import ended_secret
 from ferroscope.core.lookup import Candidates, Evidence
-from ferroscope.core.states import State
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

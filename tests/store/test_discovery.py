@@ -6,9 +6,9 @@ import pytest
 
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.contracts.store import Query, packed
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction
 from ferroscope.db.nodes import MAX_CALLERS
+from ferroscope_client.core.states import Provision, State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

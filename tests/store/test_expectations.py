@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ferroscope.hardware.expectations import Expectation
+from ferroscope_client.core.expectation import Expectation
 from tests.store.conftest import Adapter
 from tests.support import examples
 

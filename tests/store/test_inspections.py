@@ -11,7 +11,7 @@ import pytest
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Part, Query, packed
 from ferroscope.core.model import Entry
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 

@@ -12,8 +12,9 @@ import msgspec
 from ferroscope import transition
 from ferroscope.core.boot_macs import ChangeWindow, KnownMac
 from ferroscope.core.model import Node, Port
-from ferroscope.core.states import Event, State, Transition
+from ferroscope.core.states import Event, Transition
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import PATIENCE

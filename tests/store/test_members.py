@@ -6,7 +6,7 @@ import pytest
 
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import ClockStep
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -8,8 +8,8 @@ import pytest
 from ferroscope.contracts.errors import ConflictError, LostUpdateError, NotFoundError, StaleError
 from ferroscope.contracts.store import Query, packed
 from ferroscope.core.model import Node
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import Provision, State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -11,8 +11,8 @@ import pytest
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.contracts.store import Held, StoredObject, packed
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

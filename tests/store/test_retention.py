@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.store import Part, Query, packed
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -13,7 +13,8 @@ from ferroscope.core import bmc_access
 from ferroscope.db import Transaction, trigrams
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
-from ferroscope.hardware.search_index import KINDS, IndexRow
+from ferroscope.hardware.search_index import IndexRow
+from ferroscope_client.hardware.search_fields import KINDS
 from tests.store.conftest import Adapter
 from tests.support import examples
 

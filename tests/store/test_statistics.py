@@ -6,9 +6,10 @@ import msgspec
 
 from ferroscope.contracts.store import Ended
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.transition import explain
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -9,7 +9,8 @@ from uuid import uuid4
 from ferroscope.core import credentials as access_tokens
 from ferroscope.core.credentials import AccessToken
 from ferroscope.core.model import Entry, Inspection, Member, Node, Port, Request, Rule
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import State
 
 # A ``Leadership`` for those who step where nobody else leads.
 UNLED: Any = SimpleNamespace(fence=lambda _tx: None, keep_alive=lambda: None)

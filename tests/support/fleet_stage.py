@@ -11,9 +11,10 @@ import msgspec
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import HARDWARE_CHANGED, Entry
 from ferroscope.core.notification import iso
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
 from ferroscope.http_server.server import HttpServer, bind
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 from ferroscope_sim.inventory import out_of_band
 from ferroscope_sim.inventory.body import document
 from tests.api.service import Service

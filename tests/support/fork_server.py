@@ -30,9 +30,9 @@ HEADER: Final = struct.Struct("I")
 _IMPORTED: Final = (
     "ferroscope.api.routes",
     "ferroscope.bmc.redfish.driver",
-    "ferroscope.cli.main",
-    "ferroscope.cli.node",
-    "ferroscope.cli.service",
+    "ferroscope_client.cli.main",
+    "ferroscope_client.cli.node",
+    "ferroscope.cli.roles",
     "ferroscope.db.migrate",
     "ferroscope.hooks.loader",
     "ferroscope.rules.engine",

@@ -49,14 +49,14 @@ WHOLE: Final = {
         r"|^SELECT count\(\*\) AS \w+ FROM nodes$"
     ),
     "each node is looked for in the attached registry": r"^SELECT nodes\.uuid, nodes\.orphaned_at FROM nodes$",
-    "the quota of a project": r"^SELECT count\(\*\) AS \w+, sum\(.+ FROM nodes WHERE nodes\.owner = \S+$",
     "nodes of hundreds of addresses": r" FROM nodes WHERE nodes\.uuid IN \(SELECT \w+\.node FROM .+ IN \((\S+, ){99}",
     "a page of ports with their nodes": r"^SELECT page\.address, nodes\.state FROM \(SELECT .+ LIMIT .+ JOIN nodes ON",
     "the wiring as a table": r"^SELECT search_index\.t6, .+ JOIN nodes .+ ORDER BY search_index\.t6, ",
     "counted ahead": r" GROUP BY search_index\.t[23] HAVING min\(search_index\.node\) < max\(search_index\.node\) ",
     "what a week has changed": r"^SELECT inspections\..+ count\(\*\) OVER .+ WHERE inspections\.finished_at >= ",
-    "the newest first, a page": rf"^SELECT .+ FROM (audit|outbox)( WHERE .+)? ORDER BY \w+\.id DESC{_PAGE}",
-    "the metrics of events": r"^SELECT outbox\.target, .+ GROUP BY outbox\.target, outbox\.state$",
+    "the newest first, a page": (
+        rf"^SELECT .+ FROM (audit|outbox)( WHERE (?!.*(\.node|\.state|user\W?) = ).+)? ORDER BY \w+\.id DESC{_PAGE}"
+    ),
     "the queue is short": r"^SELECT requests\.event, count\(\*\) .+ GROUP BY requests\.event ORDER BY requests\.event$",
     "a page, by the key": (
         rf"^SELECT .+ (WHERE .*objects\.key > .+ ORDER BY objects\.key|ORDER BY mac_changes\.seq( DESC)?){_PAGE}"
@@ -137,6 +137,9 @@ def rows_read(connection: Connection, text: str, values: Any) -> Iterator[tuple[
     """Yield the tables that the statement reads without an index, with the number of rows; SQLite says all."""
     tables = {alias: table for table, alias in re.findall(r"(\w+) AS (\w+)", text)}
     given = tuple(values) if isinstance(values, list) else values
+    if connection.dialect.name == "postgresql" and isinstance(given, tuple):  # as libpq takes it
+        text = re.sub(r"\$(\d+)", r"%(p\1)s", text.replace("%", "%%"))
+        given = {f"p{number}": value for number, value in enumerate(given, 1)}
     match connection.dialect.name:
         case "sqlite":
             for *_, detail in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given):

@@ -63,7 +63,7 @@ def service(directory: Path, more: str = "", *, port: int = 0) -> Iterator[Api]:
     port = port or free_port()
     file = directory / "ferroscope.conf"
     file.write_text(configuration(directory, port, _CONFIGURATION + more))
-    command = [sys.executable, "-c", "from ferroscope.cli.main import main; main()", "all", "-c", str(file)]
+    command = [sys.executable, "-c", "from ferroscope_client.cli.main import main; main()", "all", "-c", str(file)]
     api = Api(f"http://127.0.0.1:{port}")
     with running("service", directory, command, api.answers) as process:
         try:

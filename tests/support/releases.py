@@ -146,11 +146,11 @@ def commit_of(version: str) -> str:
 
 
 def install(wheel: Path, directory: Path) -> list[str]:
-    """Install a wheel into an environment of its own, beside the packages of this one; return its command."""
+    """Install a wheel, and the client's beside it, into an environment with this one's packages; return its command."""
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
     python = directory / "bin/python"
-    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True)
+    pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", "--no-index"]
+    subprocess.run([*pip, wheel, *wheel.parent.glob("ferroscope_client-*.whl")], check=True)
     # What it depends on; our own package is found in its environment first.
     (found,) = (directory / "lib").glob("python3*/site-packages")
     (found / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -158,13 +158,14 @@ def install(wheel: Path, directory: Path) -> list[str]:
 
 
 def built(version: str, directory: Path) -> Path:
-    """Return the wheel of a release, made of its commit as ``make release`` makes it."""
+    """Return the wheel of a release, made of its commit as ``make release`` makes it; the client's is beside it."""
     source = directory / "source"
     source.mkdir()
     packed = subprocess.run(["git", "archive", commit_of(version)], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x"], input=packed, cwd=source, check=True)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
-    build = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--no-build-isolation", "-w", directory, "."]
-    subprocess.run(build, cwd=source, env=environment, check=True)
+    build = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--no-build-isolation", "-w", directory]
+    for distribution in (source, *source.glob("client")):
+        subprocess.run([*build, distribution], cwd=source, env=environment, check=True)
     (wheel,) = directory.glob("ferroscope-*.whl")
     return wheel

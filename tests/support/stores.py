@@ -24,13 +24,14 @@ from sqlalchemy import Engine, event
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.contracts.store import Bus, Clock
+from ferroscope.contracts.store import EVERYTHING, Bus, Clock, StopFlag, Take
 from ferroscope.contracts.telemetry import SILENT, Meter
+from ferroscope.core.model import Claim
 from ferroscope.core.notification import Subscription
 from ferroscope.db import Queue, Store
 from ferroscope.db.engine import build_engine
-from ferroscope.db.executor import CompiledStatements
-from ferroscope.db.spellings import NOW
+from ferroscope.db.executor import NOW
+from ferroscope.db.session import CompiledStatements
 from ferroscope.db.sqlite import SqliteConnection
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases
@@ -127,3 +128,9 @@ def _on_the_tests_clock(_dialect: Any, _record: Any, _arguments: Any, parameters
 def _remove(engine: Engine, directory: Path) -> None:
     engine.dispose()
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def claim_from(queue: Queue, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
+    """Claim a request, and do nothing about it."""
+    claimed = queue.get_with(holder, timeout, stop, take, None)
+    return None if claimed is None else claimed[0]

@@ -7,7 +7,7 @@ from typing import Final
 from ferroscope import transition
 from ferroscope.api import rate_limit
 from ferroscope.api.auth import failures
-from ferroscope.api.baremetal import notes, quotas, refusals
+from ferroscope.api.baremetal import notes, quotas
 from ferroscope.api.http import conditions, decoding, large_lists
 from ferroscope.api.service import leases
 from ferroscope.config.options import (
@@ -17,7 +17,7 @@ from ferroscope.config.options import (
     WorkerSettings,
 )
 from ferroscope.contrib.ui import session
-from ferroscope.core import json_safety, lookup, saved_search
+from ferroscope.core import lookup, saved_search
 from ferroscope.db import nodes as db_nodes
 from ferroscope.db import requests
 from ferroscope.db.leases import MOST_CANDIDATES
@@ -25,10 +25,11 @@ from ferroscope.hardware import parts
 from ferroscope.http_server import connection as http_connection
 from ferroscope.http_server import incoming as http_incoming
 from ferroscope.http_server import limits as http_limits
-from ferroscope.http_server import server, sources
+from ferroscope.http_server import server
 from ferroscope.periodic import notifications
 from ferroscope.remote import resolver
 from ferroscope.rules import data as rule_data
+from ferroscope_client.core import advice, json_safety, values
 
 _MIB: Final = 1024 * 1024
 # Measured: what a body of the default maximum size takes at most while it is decoded, and an idle connection.
@@ -90,7 +91,7 @@ def render() -> str:
          f"{rate_limit.FLOOD_FACTOR} times as many, and for callers with the right secret, token or key"),
         ("addresses of a machine that called", f"{db_nodes.MAX_CALLERS}", "", "the oldest are forgotten"),
         ("unknown machines whose refused calls are kept, of a source",
-         f"{lookup.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",
+         f"{advice.MAX_REFUSED_CALLERS_OF_SOURCE}; {lookup.MAX_REFUSED_CALLERS} of all", "",
          "the oldest of the source with most are forgotten"),
         ("bytes of discovered machines that wait",
          f"{lookup.MEAN_WAITING_BYTES // 1024} KiB for each machine that may wait", "", "404"),
@@ -101,7 +102,7 @@ def render() -> str:
          "failure_rate", "the same"),
         ("passwords that are hashed at the same time", f"{max(1, api.threads - 2)}", "threads", "503"),
         ("MAC addresses of a machine in a lookup or callback", f"{lookup.MAX_MACS}", "",
-         f"400; {refusals.GUESSES_PER_FAILURE} count as one failed call"),
+         f"400; {rate_limit.GUESSES_PER_FAILURE} count as one failed call"),
         ("logins of a user at the web page", f"{session.MAX_SESSIONS}", "", "the oldest one ends"),
         ("nodes of a project that its own callers enroll", f"{api.max_project_nodes:,}", "max_project_nodes", "403"),
         ("ports and port groups of a project's nodes", f"{api.max_project_nodes * quotas.PORTS_PER_NODE:,}",
@@ -128,7 +129,7 @@ Each process counts separately: with `--processes N`, the limits of a host are N
 |---|---|---|---|
 {table}
 A *source* is the address of a connection, or, behind a proxy in `[api] trusted_proxies`, the address that the proxy
-reports; an IPv6 /{sources.IPV6_PREFIX} counts as one. Connections of a trusted proxy have no limit of their own,
+reports; an IPv6 /{values.IPV6_PREFIX} counts as one. Connections of a trusted proxy have no limit of their own,
 since many clients share them. Health checks, version documents and the calls of ramdisks do not count against
 `max_concurrent_requests` and `request_rate`.
 

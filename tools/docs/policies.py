@@ -69,7 +69,7 @@ def _matrix() -> Iterable[str]:
     yield f"| route | policy | {' | '.join(CALLERS)} |"
     yield "|---|---|" + "---|" * len(CALLERS)
     for route in ROUTES:
-        policies = f"`{route.policy}`" + (" or a more specific one" if route.instead else "")
+        policies = f"`{route.policy}`" + (" or a more specific one" if len(route.policies) > 1 else "")
         row = (cells[route.method, route.path, name] for name in CALLERS)
         yield f"| {route.method} {route.path} | {policies} | {' | '.join(row)} |"
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ferroscope.core.states import (
+from ferroscope.core.states import COMMANDS, TAKES_CALLBACK, TIMES_OUT, TRANSITIONS, Event, Transition
+from ferroscope_client.core.states import (
     ACTIVE,
-    COMMANDS,
     INITIAL,
     INSPECTABLE,
     MAY_BOOT,
     OF_STATE,
     RESTING_VERBS,
     STATES,
-    TAKES_CALLBACK,
     TERMINAL,
-    TIMES_OUT,
-    TRANSITIONS,
-    Event,
     State,
-    Transition,
 )
 
 _INTRODUCTION: Final = """\

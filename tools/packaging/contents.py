@@ -57,11 +57,11 @@ _OF_A_WHEEL: Final = ("WHEEL", "RECORD")
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
 _IMPORTS: Final = """\
 import importlib, pkgutil, sys
-from ferroscope.cli.main import commands
+from ferroscope_client.cli.main import commands
 
 for one in commands().values():
     importlib.import_module(one.target.split(":")[0])
-for name in "runtime db api contrib worker periodic pxe_filter bmc.redfish bmc.ipmi hooks doctor".split():
+for name in "runtime db api contrib worker periodic bmc.redfish bmc.ipmi hooks doctor".split():
     package = importlib.import_module("ferroscope." + name)
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         left_out = ("migrations", "ironic", "rabbit", "swift", "inspector", "liveness")
@@ -77,7 +77,7 @@ _LAUNCHER: Final = """\
 #!{interpreter} -B
 import sys
 
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
 
 sys.exit(main())
 """
@@ -189,12 +189,12 @@ def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
 
 
 def install_ferroscope(site: Path) -> None:
-    """Install Ferroscope itself, without what it needs, into the directory ``site``."""
+    """Install Ferroscope and its client, without what they need, into the directory ``site``."""
     _check_python()
     with tempfile.TemporaryDirectory(prefix="ferroscope-source-") as name:
         source = Path(name) / "source"
         copy_source(source)
-        _pip(site, "--no-deps", "--no-build-isolation", source)
+        _pip(site, "--no-deps", "--no-build-isolation", source / "client", source)
     remove_records(site)
     _remove(site, (*_OF_THE_BUILD, _PROGRAMS, "share"))  # what is shared has another place here
 

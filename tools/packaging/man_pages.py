@@ -12,8 +12,8 @@ from typing import Final
 
 import click
 
-from ferroscope.cli.exits import MEANINGS
-from ferroscope.cli.main import commands, main
+from ferroscope_client.cli.main import commands, main
+from ferroscope_client.errors import MEANINGS
 from tools.packaging.contents import VERSION
 
 # Where each shell looks for completions, below share.

@@ -106,7 +106,8 @@ def _installed(directory: Path) -> None:
         run(sys.executable, "-m", "venv", place / "venv")
         pip = (place / "venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
         run(*pip, "--require-hashes", "-r", ROOT / "requirements.txt")
-        run(*pip, "--no-index", f"{directory / _NAME}-py3-none-any.whl[postgresql,mysql,openstack,kubernetes]")
+        client = next(directory.glob("ferroscope_client-*.whl"))
+        run(*pip, "--no-index", client, f"{directory / _NAME}-py3-none-any.whl[postgresql,mysql,openstack,kubernetes]")
         program = place / "venv/bin/ferroscope"
         said = run(program, "--version", output=True).split()[-1]
         if said != VERSION:

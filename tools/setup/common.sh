@@ -75,14 +75,14 @@ stamp() {
 
 # Installs into the environment $1 what the lock file $3 lists, and nothing whose hash differs, unless nothing of the
 # files $2 has changed since it was done; $4 is a word for what is installed, where an environment may have more or less.
-# With $5, Ferroscope is installed too. It is built with what the lock file has installed, not with an unpinned one.
+# With $5, Ferroscope and its client are installed too. They are built with what the lock file has installed, not with an unpinned one.
 install() {
     local environment=$1 lock=$3 own=${5:-} stamp
     stamp=$(stamp "$1" "$2" "$4")
     [ -e "$stamp" ] && return
     say "Installing into $environment; the first time takes a minute or two ..."
     pip_install "$environment" --require-hashes -r "$lock"
-    [ -z "$own" ] || pip_install "$environment" --no-deps --no-build-isolation -e .
+    [ -z "$own" ] || pip_install "$environment" --no-deps --no-build-isolation -e ./client -e .
     rm -f "$environment"/.installed-*
     touch "$stamp"
 }

@@ -20,7 +20,7 @@ _PARTS = {
 
 project = "Ferroscope"
 author = "the Ferroscope developers"
-release = re.search('__version__ = "(.+)"', (_ROOT / "src/ferroscope/__init__.py").read_text())[1]
+release = re.search('__version__ = "(.+)"', (_ROOT / "client/src/ferroscope_client/__init__.py").read_text())[1]
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}

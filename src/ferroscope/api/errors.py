@@ -21,7 +21,8 @@ from ferroscope.contracts.errors import (
 )
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.delivery import IllegalEventError, NotInspectableError, TooManyCommandsError
-from ferroscope.core.states import RESTING, Event
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import RESTING
 
 INTERNAL_MESSAGE: Final = "Internal error; see the service log (request ID {request_id})."
 LOOKUP_FAILED: Final = "Resource could not be found."
@@ -30,7 +31,7 @@ LOOKUP_FAILED: Final = "Resource could not be found."
 class ApiError(Exception):
     """An error response with ``status`` and ``message``; ``headers`` are added to the response.
 
-    ``guesses``: how many guesses an anonymous call made; see ``refusals.count_failure``.
+    ``guesses``: how many guesses an anonymous call made; see ``rate_limit.Callers``.
     """
 
     status = 500

@@ -29,13 +29,14 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, IntrospectionState, LimitOrZero, Uuid, iso_micro, own
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Part, Query
-from ferroscope.core import introspection_data, json_safety
+from ferroscope.core import introspection_data
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node, Rule, RuleDialect
-from ferroscope.core.reasons import CANCELED, Reason
-from ferroscope.core.states import INSPECTED, State
 from ferroscope.db import Transaction
 from ferroscope.rules.data import MAX_RULES
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import CANCELED, Reason
+from ferroscope_client.core.states import INSPECTED, State
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))
 _ABORTED: Final = transition.explain(Fail(Reason.ABORTED, CANCELED))

@@ -18,8 +18,7 @@ from ferroscope.api.errors import TooManyError
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.store import Clock
 from ferroscope.core.lookup import LookupRefusal
-from ferroscope.core.values import many
-from ferroscope.http_server.sources import TrustedProxies, group
+from ferroscope_client.core.values import limit_key, many
 
 # Keys that are remembered; the one that was used longest ago is dropped first.
 _MAX_KEYS: Final = 20_000
@@ -29,6 +28,10 @@ REQUEST_BURST: Final = 200
 # of a program that retries.
 FAILURE_BURST: Final = 100
 
+
+# Callers are anonymous, and each MAC address may be a guess. This many of them count as one failed call. Most machines
+# have fewer, even with virtual functions.
+GUESSES_PER_FAILURE: Final = 128
 
 FLOOD_FACTOR: Final = 10
 """A source with this many times its limit of failures gets no answer, not even about a machine that we wait for."""
@@ -69,33 +72,34 @@ class Buckets:
 
 
 class Callers:
-    """Determines the source of each call, and keeps a token bucket of failures for each source.
-
-    ``source`` and ``forwarded_host``: those of ``TrustedProxies``.
-    """
+    """Keeps a token bucket of failures for each source."""
 
     def __init__(self, settings: ApiSettings | None = None, *, burst: int = FAILURE_BURST) -> None:
         settings = settings or ApiSettings()
-        trusted = TrustedProxies(settings.trusted_proxies)
-        self.source, self.forwarded_host = trusted.source, trusted.host
         rate = settings.failure_rate
         self._failures = Buckets(rate, burst)
         self._floods = Buckets(rate * FLOOD_FACTOR, burst * FLOOD_FACTOR)
 
     def wait(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""
-        return self._failures.wait(group(source), now) if source else 0
+        return self._failures.wait(limit_key(source), now) if source else 0
 
-    def count_failure(self, source: str, now: float) -> int:
-        """Count a failure; return the seconds that the source should have waited before it, 0 if within the limit."""
+    def count_failure(self, source: str, now: float, guesses: int = 1) -> int:
+        """Count a failure, several for many guesses; return the seconds that the source should have waited before it.
+
+        0: it is within the limit.
+        """
         if not source:
             return 0
-        self._floods.take(group(source), now)
-        return self._failures.take(group(source), now)
+        key, seconds = limit_key(source), 0
+        for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
+            self._floods.take(key, now)
+            seconds = self._failures.take(key, now)
+        return seconds
 
     def wait_for_any(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait even if it asks for a machine that we wait for; 0: none."""
-        return self._floods.wait(group(source), now) if source else 0
+        return self._floods.wait(limit_key(source), now) if source else 0
 
 
 class RefusalCache:
@@ -168,6 +172,13 @@ class RateLimiter:
                 self._running[caller] -= 1
                 if not self._running[caller]:
                     del self._running[caller]
+
+
+def too_many_failures(seconds: int) -> TooManyError:
+    """Return the error for a source that has to wait."""
+    return TooManyError(
+        f"Too many failed requests from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+    )
 
 
 def _too_many(limit: str, seconds: int) -> TooManyError:

@@ -42,7 +42,6 @@ from ferroscope.api.baremetal import (
     provision,
     ramdisk,
     ramdisk_boot,
-    refusals,
     rule_schema,
     rules,
     search,
@@ -50,15 +49,14 @@ from ferroscope.api.baremetal import (
     vmedia,
 )
 from ferroscope.api.http import openapi
-from ferroscope.api.http.added import join_routes
 from ferroscope.api.http.arrivals import Arrivals
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import Responder, responder, send_failure
-from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, make
+from ferroscope.api.http.route import BINARY, PLAIN, TEXT, Route, Surface, join_routes, make
 from ferroscope.api.service import audit, expectations, leases, root, saved_searches, status
-from ferroscope.config.added import load_installed
 from ferroscope.core.virtual_media import Medium
 from ferroscope.rules.explain import RuleExplanation
+from ferroscope_client.installed import load_installed
 
 _shared = partial(make, Surface.SHARED)
 _service = partial(make, Surface.SERVICE)
@@ -333,17 +331,15 @@ _OWN: Final[tuple[Route, ...]] = (
 )
 # fmt: on
 
-ROUTES: Final[tuple[Route, ...]] = tuple(
-    refusals.with_failure_limit(route) if route.ramdisk else route
-    for route in join_routes(_OWN, load_installed("ferroscope.routes"))
-)
+ROUTES: Final[tuple[Route, ...]] = join_routes(_OWN, load_installed("ferroscope.routes"))
 """All routes, with those of other packages."""
 
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
     resources = {route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}
-    app = falcon.App(middleware=[Arrivals(context.process.new_uuid, context.access.hosts, resources)])
+    access = context.access
+    app = falcon.App(middleware=[Arrivals(context.process.new_uuid, access.hosts, access.proxies, resources)])
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT

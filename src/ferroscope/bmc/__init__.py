@@ -16,14 +16,15 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.config.plugins import EntryPoint, Plugins
+from ferroscope.config.plugins import Plugins
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import IronicClient
 from ferroscope.contracts.store import StopFlag
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import ANYWHERE, Networks
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.installed import EntryPoint
 
 
 class BmcLimits(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ferroscope.contracts.store import REQUESTS_OF, Channel
-from ferroscope.core.lanes import Lane
+from ferroscope_client.core.obstacles import Lane
 
 # The channels that a message about requests advances; one without a lane that is known here advances all.
 _ADVANCED: Final = {REQUESTS_OF[lane]: frozenset({REQUESTS_OF[lane], Channel.REQUESTS}) for lane in Lane}

@@ -18,8 +18,8 @@ from ferroscope.bus.local import RABBITMQ, LocalBus
 from ferroscope.bus.outage import Outage
 from ferroscope.config.messaging_options import Broker
 from ferroscope.contracts.store import Channel, StopFlag
-from ferroscope.core.finding import Finding
 from ferroscope.remote.rabbitmq import AmqpConnection, BrokerError, BrokerHosts
+from ferroscope_client.core.finding import Finding
 
 # Messages that wait to be published. Equal ones are one, so there are more of them only of single MACs.
 _MAX_WAITING_MESSAGES: Final = 1000

@@ -1,1 +1,1 @@
-"""The command line: one file per topic, loaded only when its command is called."""
+"""The service's own commands: they read its configuration and its database. All others are in ferroscope_client."""

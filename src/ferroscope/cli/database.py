@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ferroscope.cli.exits import Failure
-from ferroscope.cli.output import Group, Output, output_option, table
-from ferroscope.cli.screen import progress
 from ferroscope.cli.service import config_option, database_option, database_url, settings_of, start_failure
-from ferroscope.cli.text import is_terminal
-from ferroscope.core.values import many
+from ferroscope_client.cli.output import Group, Output, output_option, table
+from ferroscope_client.cli.screen import progress
+from ferroscope_client.cli.text import is_terminal
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Failure
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings

@@ -11,9 +11,9 @@ from typing import Final
 import click
 
 import ferroscope
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Output, output_option, table
-from ferroscope.cli.text import may_draw
+from ferroscope_client.cli.output import Output, output_option, table
+from ferroscope_client.cli.text import may_draw
+from ferroscope_client.errors import Exit, Failure
 
 _KINDS: Final = ("tutorial", "how-to", "explanation", "reference")
 _MAX_SUGGESTIONS: Final = 3

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ferroscope.api.auth.identity import ROLES
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Group, Output, list_output_option, output_option, table
 from ferroscope.cli.service import config_option, database_option, settings_of
-from ferroscope.cli.text import ago, span
 from ferroscope.core.credentials import NAME, is_token_name
+from ferroscope_client.cli.output import Group, Output, list_output_option, output_option, table
+from ferroscope_client.cli.text import ago, span
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
     from ferroscope.core.credentials import AccessToken

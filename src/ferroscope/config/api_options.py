@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Opt
-from ferroscope.core.values import is_loopback as is_loopback
+from ferroscope_client.core.values import is_loopback as is_loopback
+
+# Servers listen on these addresses, but no client can connect to them.
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # they are replaced
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,3 +231,34 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     def loopback_only(self) -> bool:
         """Whether other hosts can reach the API only through a proxy on this host."""
         return all(is_loopback(host) for host in self.host)
+
+    @property
+    def url(self) -> str:
+        """The URL of the Bare Metal API as clients reach it, "" if there is none; best from this host."""
+        return self.url_at(self._local_host) if self.bare_metal_port else ""
+
+    def url_at(self, host: str) -> str:
+        """Return the URL of the Bare Metal API on a host, unless the configuration has another, public one."""
+        return self.public_url.rstrip("/") or self._own_url(host)
+
+    @property
+    def page_url(self) -> str:
+        """The URL of the web page, "" if there is none; best from other hosts, because servers have no browser.
+
+        If a proxy serves the API below a path, the page is not there: its links begin with /ui.
+        """
+        if not self.bare_metal_port or not self.enable_ui:
+            return ""
+        if self.public_url and not urlsplit(self.public_url).path.strip("/"):
+            return f"{self.url}/ui"
+        reachable = next((host for host in self.host if host not in _ANY and not is_loopback(host)), "")
+        return f"{self._own_url(reachable or self._local_host)}/ui"
+
+    @property
+    def _local_host(self) -> str:
+        host = "127.0.0.1" if "localhost" in self.host or not self.host else self.host[0]
+        return _ANY.get(host, host)
+
+    def _own_url(self, host: str) -> str:
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.bare_metal_port}"

@@ -11,8 +11,8 @@ from ferroscope.config.api_options import ApiSettings
 from ferroscope.config.inspection_options import MAX_FORWARDED_CALLBACKS
 from ferroscope.config.options import Settings
 from ferroscope.config.service_options import LogLevel
-from ferroscope.core import labels
-from ferroscope.core.host_spelling import refusal_of_host, refusal_of_url, refusal_of_urls
+from ferroscope_client.core import labels
+from ferroscope_client.core.host_spelling import refusal_of_host, refusal_of_url, refusal_of_urls
 
 # Seconds for which a new node of Ironic may be unknown to the PXE filter. Source: the specification for high
 # availability of ironic-inspector, which has the same limit and default.

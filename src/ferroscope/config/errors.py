@@ -29,4 +29,5 @@ class OptionRefusedError(StartError):
 def extra(name: str) -> str:
     """Return how to install the packages of an extra, for an installed wheel or a checkout."""
     wheel = f"ferroscope-{__version__}-py3-none-any.whl[{name}]"
-    return f"install Ferroscope with its extra: pipx install --force '{wheel}', or in a checkout '.[{name}]'"
+    command = f"pipx inject --force ferroscope-client '{wheel}'"
+    return f"install Ferroscope with its extra: {command}, or in a checkout '.[{name}]'"

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from ferroscope.core.text_files import NotTextError, text_of
+from ferroscope_client.core.text_files import NotTextError, text_of
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Gibibytes, Opt
-from ferroscope.core.mac_addresses import IGNORED_PATTERN, KNOWN, IgnoredMacs
+from ferroscope_client.core.mac_addresses import IGNORED_PATTERN, KNOWN, IgnoredMacs
 
 # Callbacks that one api process forwards at a time to an ironic-inspector. Each occupies a thread of the API until that
 # service has processed the data. Other ramdisks are asked to try again.

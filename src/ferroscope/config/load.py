@@ -15,14 +15,14 @@ import msgspec
 from oslo_config import cfg, iniparser
 
 from ferroscope.config.constraints import problems
-from ferroscope.config.home import below_home
 from ferroscope.config.options import SECTIONS, Settings
-from ferroscope.config.plugins import PluginError
 from ferroscope.config.sections import options as declared_options
 from ferroscope.config.sections import sections as declared_sections
 from ferroscope.config.unknown import UnknownOption, option_variables, read_settings
 from ferroscope.config.unknown import unknown_options as _unknown_options
-from ferroscope.core.text_files import NotTextError, lines_of
+from ferroscope_client.core.home import below_home
+from ferroscope_client.core.text_files import NotTextError, lines_of
+from ferroscope_client.installed import PluginError
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
 # What 'ferroscope setup' writes: no file of a package or of an operator, so no upgrade has to ask about a change.

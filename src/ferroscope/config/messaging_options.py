@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from ferroscope.config.declaration import Opt
-from ferroscope.core import json_safety
 from ferroscope.core.notification import EventType, NodeView, Subscription
-from ferroscope.core.secrets import REFERENCE
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.passwords import REFERENCE
 
 SCHEMES: Final = ("rabbit", "amqp", "amqps")
 # A broker that misses two heartbeats is considered down. Until then the database is polled, so nothing waits for it.

@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
-
-class PluginError(Exception):
-    """A plugin cannot be used; ``advice`` says what to do."""
-
-    def __init__(self, message: str, advice: str) -> None:
-        self.advice = advice
-        super().__init__(message)
-
-
-class EntryPoint(Protocol):
-    """The part of ``importlib.metadata.EntryPoint`` in use; ``load`` returns the plugin's factory."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def value(self) -> str: ...
-
-    def load(self) -> Any: ...
+from ferroscope_client.installed import EntryPoint, PluginError
 
 
 class Plugins:
@@ -69,3 +51,17 @@ class Plugins:
             message = f"several installed packages provide {self._kind} {name!r}: {values}"
             raise PluginError(message, "uninstall all but one")
         return next(iter(points.values()))
+
+
+def backend(name: str) -> Any:
+    """Return the implementation that an option of the service selects; ``PluginError``, ``ImportError``.
+
+    ``name``: SECTION.VALUE, in the group ``ferroscope.backends``.
+    """
+    from importlib.metadata import entry_points
+
+    points = {point.value: point for point in entry_points(group="ferroscope.backends", name=name)}
+    if len(points) != 1:
+        why = f"several installed packages provide {name!r}" if points else f"no installed package provides {name!r}"
+        raise PluginError(why, "install ferroscope again, and only packages for this release")
+    return next(iter(points.values())).load()

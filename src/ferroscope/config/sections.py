@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from ferroscope.config.added import load_installed, merge_in_order
 from ferroscope.config.declaration import oslo_options
 from ferroscope.config.options import SECTIONS
+from ferroscope_client.installed import load_installed, merge_in_order
 
 
 @cache

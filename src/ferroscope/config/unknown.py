@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ferroscope.config.sections import sections
-from ferroscope.core.text_files import NotTextError, lines_of
+from ferroscope_client.core.text_files import NotTextError, lines_of
 
 _REFERENCE: Final = "see: ferroscope docs configuration"
 _VARIABLE: Final = re.compile(r"OS_\w+", re.IGNORECASE)

@@ -27,14 +27,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image, MediaDevice, Medium
+from ferroscope_client.core.reasons import Reason
 
 
 class Problem(str):
@@ -185,7 +186,7 @@ class Capability(type(Protocol)):  # type: ignore[misc]  # the metaclass of prot
     def __instancecheck__(cls, instance: object) -> bool:
         if cls._members is None:
             return bool(super().__instancecheck__(instance))
-        return all(hasattr(instance, name) for name in cls._members)
+        return all(map(partial(hasattr, instance), cls._members))
 
 
 @runtime_checkable

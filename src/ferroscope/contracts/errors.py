@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.model import Lease
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.database_fault import DatabaseFailure, DatabaseFault
+from ferroscope_client.core.reasons import Reason
 
 
 class StoreError(Exception):

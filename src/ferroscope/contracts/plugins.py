@@ -1,34 +1,14 @@
-"""What other packages can add: commands, exporters, sources of secrets, backends of the PXE filter."""
+"""What other packages can add: commands, exporters, sources of secrets."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import BinaryIO, Final, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping
+from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
 from ferroscope.contracts.store import StopFlag
-from ferroscope.core.boot_macs import SetChange
-
-
-class Command(NamedTuple):
-    """A command of ``ferroscope``: of the service, or of another package.
-
-    A package adds one with an entry point in the group ``ferroscope.commands``. Its name is the command's, its value a
-    ``Command`` in a module that imports little, because ``ferroscope --help`` loads all of them. One that belongs to a
-    group, such as ``bmc scan``, is a click command in the group ``ferroscope.subcommands`` (see ``cli.output.Group``).
-
-    ``target``: MODULE:ATTRIBUTE of the click command, imported when it is called. ``help``: a sentence for the list.
-
-    ``after``: the command after which it is listed; "" for the last, None for the first. ``is_service``: its standard
-    error is a log, where the traceback of an unexpected error belongs.
-    """
-
-    target: str
-    help: str
-    after: str | None = ""
-    is_service: bool = False
 
 
 class ExportError(Exception):
@@ -114,45 +94,3 @@ class SecretSource(Protocol):
 
     def resolve(self, path: str) -> str:
         """Return the secret at ``path``, what follows ``secret://SOURCE/``; ``SecretSourceError``."""
-
-
-class PxeFilterError(Exception):
-    """The filter could not be changed; the message says what failed, why, and how to fix it."""
-
-
-class FilterBackend(Protocol):
-    """Allows or denies machines access to a host's DHCP and TFTP service.
-
-    All calls raise ``PxeFilterError`` and return within their own deadline.
-
-    One thread calls ``hold`` and ``close``, another one ``apply``. A closed filter denies all machines, whatever its
-    sets contain. ``self_closing``: it closes automatically if ``hold`` is no longer called, even if the process died.
-    """
-
-    name: str
-    self_closing: bool
-
-    def install(self) -> None:
-        """Install a closed filter with empty sets; replace one that an earlier process left behind."""
-
-    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
-        """Change the sets atomically; ``fresh``: replace their content by ``change``.
-
-        A backend that needs several slow steps calls ``progress`` between them.
-        """
-
-    def hold(self, until: float) -> float:
-        """Open the filter, or keep it open, for a short while that ends before ``until``.
-
-        Returns the time at which it closes at the latest if ``hold`` is not called again; if that is in the past, the
-        filter is closed. Both are times of the monotonic clock.
-        """
-
-    def close(self) -> None:
-        """Close the filter now; if it was removed externally, install it again, closed and empty."""
-
-    def remove(self) -> None:
-        """Remove the filter from the host, which opens DHCP and TFTP to all machines.
-
-        Steps that remain to be done manually are logged as a warning.
-        """

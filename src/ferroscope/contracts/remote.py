@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope.core.model import Document
 from ferroscope.core.notification import OutboxEvent
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 
 
 class ObjectStoreError(Exception):

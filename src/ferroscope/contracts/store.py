@@ -12,9 +12,9 @@ import msgspec
 
 from ferroscope.contracts.telemetry import TracedCall
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.lanes import Lane
 from ferroscope.core.model import LeaseProof
-from ferroscope.core.node import STORED, Document
+from ferroscope_client.core.node import STORED, Document
+from ferroscope_client.core.obstacles import Lane
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ SORTS: Final = frozenset(field.name for field in STORED if field.sorts) | HARDWA
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the nodes of an owner take; ``ports`` includes port groups, ``bytes`` also inspection data."""
+    """What the nodes of an owner take; ``ports`` includes port groups, ``bytes`` also inspection data (0: not read)."""
 
     nodes: int = 0
     ports: int = 0

@@ -8,15 +8,14 @@ unauthenticated machine reported is ``unconfirmed`` until an operator confirms i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Final
-from urllib.parse import urlsplit
 
-from ferroscope.core import mac_addresses, values
-from ferroscope.core.host_spelling import MAX_HOST_LENGTH, canonical_host, parse_address
 from ferroscope.core.model import Document, Node
-from ferroscope.core.secrets import is_place, is_reference
+from ferroscope_client.core import values
+from ferroscope_client.core.bmc_place import hosts, is_address, is_place
+from ferroscope_client.core.host_spelling import canonical_host
+from ferroscope_client.core.passwords import is_reference
 
 _UNCONFIRMED: Final = "bmc_unconfirmed"
 # Default values: setting them explicitly changes nothing.
@@ -86,27 +85,6 @@ def _plain(value: object) -> str:
 #
 # An api process uses only these; a worker also resolves host names.
 
-# Addresses on the bus behind a BMC, such as 0x82, are not hosts. Neither is a MAC address, which other tools may store.
-_NOT_HOSTS: Final = re.compile(r"_(?:transit|target|local)_address\Z")
-
-
-def address_hosts(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield field and host of every ``*_address`` that should name a host."""
-    for key, value in info.items():
-        if not key.endswith("_address") or _NOT_HOSTS.search(key) or isinstance(value, bool):
-            continue
-        text = str(value).strip() if isinstance(value, str | int) else ""  # YAML reads digits as a number
-        host = None if mac_addresses.normalized_mac(text) else _host(text)
-        if host and len(host) <= MAX_HOST_LENGTH:
-            yield key, host
-
-
-def hosts(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield field and host of every ``*_address``, except that of a BMC that is bridged through another one."""
-    for key, host in address_hosts(info):
-        if key != "ipmi_address" or info.get("ipmi_bridging") not in ("single", "dual"):
-            yield key, host
-
 
 def literal_addresses(info: Document) -> frozenset[str]:
     """Return the addresses as stored, without DNS lookups; a host name in its canonical spelling."""
@@ -114,24 +92,3 @@ def literal_addresses(info: Document) -> frozenset[str]:
         values.normalized_ip(host) if is_address(host) else canonical_host(host) for _, host in hosts(info)
     )
     return frozenset(filter(None, host_addresses))
-
-
-def is_address(host: str) -> bool:
-    """Whether the host is an IP address, not a name."""
-    return parse_address(host) is not None
-
-
-def bracketed_address(address: str) -> str:
-    """Return the address as a URL has it: an IPv6 address in brackets."""
-    return f"[{address}]" if ":" in address and is_address(address) else address
-
-
-def _host(value: str) -> str | None:
-    if is_address(value.strip("[]")):
-        return value.strip("[]")
-    try:
-        parts = urlsplit(value if "//" in value else f"//{value}")
-        has_port = parts.port != 0  # an invalid one raises
-    except ValueError:
-        return None
-    return parts.hostname if has_port else None

@@ -7,38 +7,22 @@ with the present password, the new one is removed. Until then, both are kept.
 
 from __future__ import annotations
 
-import itertools
-import secrets
-import string
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Node
-from ferroscope.core.values import MASK
+from ferroscope_client.core.passwords import PasswordProgress
 
 _SUFFIX: Final = "_password"
 _PENDING: Final = "_pending_password"
-MIN_CHARACTERS: Final = 8
-MAX_CHARACTERS: Final = 128
 # Setting one of these ports is the same as setting none.
 _USUAL_PORTS: Final = (":443", ":623")
 
 RECORD: Final = "bmc_account"
 """The key of a node's internal data with the result of its last change, as ``Record``."""
-
-
-class PasswordProgress(StrEnum):
-    """How far a change is. ``UNCLEAR``: the BMC may have either password, and both are kept."""
-
-    NONE = "none"
-    CHANGING = "changing"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
-    UNCLEAR = "unclear"
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -67,40 +51,6 @@ def pending_fields(info: Document) -> list[str]:
 def user_field(field: str) -> str:
     """Return the field of the user name, for that of the password."""
     return field.removesuffix(_SUFFIX) + "_username"
-
-
-def problem(password: str) -> str | None:
-    """Return why no BMC should get this password, None if it is valid. A BMC reports its own demands itself."""
-    if not MIN_CHARACTERS <= len(password) <= MAX_CHARACTERS:
-        return f"it must have {MIN_CHARACTERS} to {MAX_CHARACTERS} characters"
-    if not all("!" <= sign <= "~" for sign in password):
-        return "use only ASCII letters, digits and punctuation: BMCs differ in what else they accept"
-    return "it is the mask of a password" if set(password) == set(MASK) else None
-
-
-_LETTERS: Final = "".join(sign for sign in string.ascii_letters if sign not in "IOl")
-# Most BMCs accept these as special characters. None has a meaning in shells, URLs, JSON or XML.
-_CLASSES: Final = (
-    "".join(sign for sign in _LETTERS if sign.islower()),
-    "".join(sign for sign in _LETTERS if sign.isupper()),
-    "23456789",
-    "-_.",
-)
-GENERATED_CHARACTERS: Final = 16
-"""The default length: the longest that IPMI 1.5 and BMCs with only 16 bytes keep."""
-
-
-def generate(length: int = GENERATED_CHARACTERS) -> str:
-    """Return a random password with characters of each class.
-
-    It begins with a letter, and no character is repeated in a row.
-    """
-    signs = "".join(_CLASSES)
-    while True:
-        password = "".join(secrets.choice(signs) for _ in range(length))
-        in_a_row = any(first == second for first, second in itertools.pairwise(password))
-        if password[0].isalpha() and not in_a_row and all(set(password) & set(sign_class) for sign_class in _CLASSES):
-            return password
 
 
 def same_account(first: Node, second: Node, field: str) -> bool:

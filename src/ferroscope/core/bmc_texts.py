@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ferroscope.core.explanations import EXPLANATIONS
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.explanations import EXPLANATIONS
+from ferroscope_client.core.reasons import Reason
 
 # The messages of failures for these reasons may quote a BMC's answer, or describe how it failed to answer.
 OF_ANSWERS: Final = frozenset(

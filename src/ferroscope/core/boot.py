@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.interfaces import AGENT, NO_INSPECT, NOOP, UEFI_HTTP, VIRTUAL_MEDIA, own_names
 from ferroscope.core.model import Entry, Node
+from ferroscope_client.core.host_spelling import refusal_of_urls
 
 
 class Boot(StrEnum):

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core import json_safety
-from ferroscope.core.mac_addresses import normalized_mac
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.mac_addresses import normalized_mac
 
 LEASE_PREFIX: Final = "pxe/"
 DHCP_STEP: Final = "dhcp"

@@ -16,8 +16,8 @@ from typing import Final, Literal
 import msgspec
 
 from ferroscope.core.model import Inspection
-from ferroscope.core.states import State
-from ferroscope.core.values import MASK
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import MASK
 
 PARAMETER: Final = "secret"
 _ENDED: Final = "sha256:"

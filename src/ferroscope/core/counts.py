@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ferroscope.core.advice import reason_of
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.advice import reason_of
+from ferroscope_client.core.states import Provision, State
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):

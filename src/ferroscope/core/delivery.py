@@ -12,21 +12,10 @@ import msgspec
 from ferroscope.core import ironic_nodes
 from ferroscope.core.losses import count_attempts, losses_of
 from ferroscope.core.model import Document, Inspection, Node, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import (
-    ACTIVE,
-    BEGINS,
-    BEGUN_IN,
-    COMMANDS,
-    INSPECTABLE,
-    RESTING,
-    TRANSITIONS,
-    Event,
-    Provision,
-    State,
-    Transition,
-)
-from ferroscope.core.values import many
+from ferroscope.core.states import BEGINS, BEGUN_IN, COMMANDS, TRANSITIONS, Event, Transition
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, INSPECTABLE, RESTING, Provision, State
+from ferroscope_client.core.values import many
 
 # The state machine on the table in ``states``: a state accepts an event, or rejects it.
 #

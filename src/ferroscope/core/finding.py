@@ -10,34 +10,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from ferroscope.core.lookup import RefusedCaller, count_callers, describe_caller
+from ferroscope.core.lookup import RefusedCaller, describe_caller
 from ferroscope.core.model import ClockStep, Member, as_document
-
-Verdict = Literal["ok", "note", "wrong"]
+from ferroscope_client.core.advice import count_callers
+from ferroscope_client.core.finding import Finding
 
 # Seconds by which two clocks may differ without a report.
 MAX_CLOCK_SKEW_SECONDS: Final = 1.0
 _RECENT_SECONDS: Final = 86400.0
 # Seconds within which a crashed process is started again.
 _LEFT_RUNNING_SECONDS: Final = 60.0
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """A result of a check: ``code`` is for programs, ``advice`` says what to do. A note is not an error.
-
-    ``search`` finds the machines concerned, in the query language; empty: the finding is about the service. ``advice``
-    may be empty if an operator has to look at the machines.
-    """
-
-    code: str
-    verdict: Verdict
-    summary: str
-    advice: str = ""
-    search: str = ""
 
 
 API_ON_LOOPBACK: Final = Finding(

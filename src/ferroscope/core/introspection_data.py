@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ferroscope.core import values
 from ferroscope.core.model import Document
+from ferroscope_client.core import values
 
 # The parts whose values ``names`` reads.
 OF_INVENTORY: Final = ("cpu", "memory", "boot", "bmc_address", "bmc_v6address")

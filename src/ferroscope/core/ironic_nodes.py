@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import labels, mac_addresses, values
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.node import ATTRIBUTES, STORED, NodeField
-from ferroscope.core.states import ACTIVE, INSPECTABLE, Provision, State
+from ferroscope_client.core import labels, mac_addresses, values
+from ferroscope_client.core.node import ATTRIBUTES, STORED, NodeField
+from ferroscope_client.core.states import ACTIVE, INSPECTABLE, Provision, State
 
 ATTACHED: Final = "registry"
 """The key of a node's ``internal`` document with what only Ironic knows. Nodes that have it belong to Ironic."""

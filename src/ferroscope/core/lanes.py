@@ -7,7 +7,6 @@ derived from the request's event and the node's driver_info; no host name is res
 from __future__ import annotations
 
 import ipaddress
-from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,18 +14,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ferroscope.core.states import COMMANDS, Event
+from ferroscope_client.core.obstacles import Lane
 
 MAX_BMC: Final = 255
 # The tunnel range. The rest of 127.0.0.0/8 is treated like other networks: simulated sites are spread over it.
 _TUNNELS: Final = ipaddress.ip_network("127.0.0.0/24")
 _LOOPBACK_6: Final = ipaddress.ip_address("::1")
-
-
-class Lane(StrEnum):
-    """``compute`` has as many threads as there are processors, ``bmc`` many that wait for BMCs."""
-
-    COMPUTE = "compute"
-    BMC = "bmc"
 
 
 _COMPUTE: Final = frozenset({Event.CONTINUE, Event.REAPPLY})

@@ -17,9 +17,11 @@ from typing import Final
 import msgspec
 
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import AWAITED, State
-from ferroscope.core.values import many, utc_text
+from ferroscope.core.states import AWAITED
+from ferroscope_client.core.advice import MAX_REFUSED_CALLERS_OF_SOURCE
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import many, utc_text
 
 DISCOVERY: Final = "discovery"
 """The key in a discovered node's internal data for the call by which it was discovered."""
@@ -274,13 +276,10 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 # Refused callers: operators must see calls of machines that belong to no node.
 
 MAX_REFUSED_CALLERS: Final = 200
-MAX_REFUSED_CALLERS_OF_SOURCE: Final = 40
 MAX_MACS_OF_REFUSED_CALLER: Final = 16
 REFUSED_CALLER_SECONDS: Final = 7 * 86_400.0
 # A call is not recorded if the machine's previous call is more recent than this.
 REPEATED_CALL_SECONDS: Final = 60.0
-# Discovered machines that are counted beside them, the newest first.
-MAX_COUNTED_DISCOVERIES: Final = 100
 
 
 class RefusedCaller(msgspec.Struct, frozen=True, kw_only=True):
@@ -316,13 +315,6 @@ def select_surplus(
         max(kept.values(), key=lambda of_source: (len(of_source), -of_source[-1].called_at)).pop()
     remaining = {(caller.source, caller.machine) for of_source in kept.values() for caller in of_source}
     return [caller for caller in callers if (caller.source, caller.machine) not in remaining]
-
-
-def count_callers(refused: int, discovered: int = 0) -> str:
-    """Return how many unknown machines called, "" if none did; records of more than a source's limit are forgotten."""
-    is_cut = refused >= MAX_REFUSED_CALLERS_OF_SOURCE or discovered >= MAX_COUNTED_DISCOVERIES
-    number = refused + discovered
-    return f"{'at least ' if is_cut else ''}{many(number, 'unknown machine')}" if number else ""
 
 
 def describe_caller(caller: RefusedCaller) -> str:

@@ -21,8 +21,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core import json_safety
 from ferroscope.core.model import Member, Request
+from ferroscope_client.core import json_safety
 
 # The part of its time to live after which a missing heartbeat is a gap. Shorter gaps are usual on a busy host.
 GAP_SHARE: Final = 0.75

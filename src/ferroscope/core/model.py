@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core.node import Document as Document
-from ferroscope.core.node import Node as Node
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.node import Document as Document
+from ferroscope_client.core.node import Node as Node
+from ferroscope_client.core.states import State
 
 REQUEST_VERSION = 1
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.node import Document
+from ferroscope_client.core.node import Document
 
 # Bounds of one event: a machine may report thousands of parts with long names.
 MAX_CHANGES: Final = 200

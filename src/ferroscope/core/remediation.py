@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core.node import Document
+from ferroscope_client.core.node import Document
 
 
 class Phase(StrEnum):

@@ -7,40 +7,29 @@ instead of sending ciphertext to a BMC as a password.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core.node import Document as Document
-from ferroscope.core.node import Node
-from ferroscope.core.values import is_secret
+from ferroscope_client.core.bmc_place import is_place
+from ferroscope_client.core.node import Document as Document
+from ferroscope_client.core.node import Node
+from ferroscope_client.core.passwords import REFERENCE, is_reference
+from ferroscope_client.core.values import is_secret
 
 # The position of a value: the document's field and the keys that lead to the value.
 Path = tuple[str, ...]
 
 # The only key of an encrypted value. It is a secret's name, so releases without encryption mask the value too.
 ENCRYPTED: Final = "encrypted_secret"
-REFERENCE: Final = "secret://"
 # Stands for a secret that the API does not decrypt, while a driver validates ``driver_info``: a valid password and key.
 STAND_IN: Final = "00000000"
-
-# The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.
-_PLACE: Final = re.compile(
-    r"_(?:address|port|host|url|verify_ca|auth_type|protocol_version|root_prefix|tls_minimum_version|tls_ciphers"
-    r"|cipher_suite|bridging|(?:transit|target|local)_\w{1,32}|(?:transit|target)_channel)\Z"
-)
 
 
 def is_encrypted(value: Any) -> bool:
     """Whether this is the stored form of an encrypted value."""
     return isinstance(value, dict) and len(value) == 1 and isinstance(value.get(ENCRYPTED), str)
-
-
-def is_reference(value: Any) -> bool:
-    """Whether the value names a secret that is stored elsewhere."""
-    return isinstance(value, str) and value.startswith(REFERENCE)
 
 
 def holds_concealed(value: Any) -> bool:
@@ -50,11 +39,6 @@ def holds_concealed(value: Any) -> bool:
     if isinstance(value, dict):
         return is_encrypted(value) or any(map(holds_concealed, value.values()))
     return isinstance(value, list) and any(map(holds_concealed, value))
-
-
-def is_place(name: str) -> bool:
-    """Whether the field defines the BMC's location or its identity check."""
-    return _PLACE.search(name) is not None
 
 
 def is_concealed(key: str, value: Any) -> bool:
@@ -111,5 +95,7 @@ def references(document: Document) -> set[str]:
 
 def for_validation(node: Node) -> Node:
     """Return the node with ``STAND_IN`` for encrypted secrets and references: only workers decrypt and resolve them."""
+    if not holds_concealed(node.driver_info):
+        return node
     info = replace_values(node.driver_info, is_concealed, lambda *_: STAND_IN)
     return msgspec.structs.replace(node, driver_info=info)

@@ -12,13 +12,13 @@ import msgspec
 from sqlalchemy import Select, and_, bindparam, func, literal_column, select
 
 from ferroscope.contracts.store import CableEnd
-from ferroscope.core import json_safety
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.search import windows
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
 from ferroscope.hardware.expectations import KEY, is_about_wiring
-from ferroscope.hardware.search_index import KINDS
+from ferroscope_client.core import json_safety
+from ferroscope_client.hardware.search_fields import KINDS
 
 _i, _n = schema.search_index.c, schema.nodes.c
 _switch, _port, *_own = (_i[KINDS["nic"][name].column] for name in ("switch", "port", "name", "mac", "vlan", "mtu"))
@@ -71,11 +71,8 @@ class Wiring(msgspec.Struct, frozen=True):
     misplaced: list[dict[str, str]] = []
 
 
-class Cabling:
+class Cabling(Repository):
     """The ends of cables, as the last inspection of each machine has found them by LLDP."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def wiring(self) -> Wiring:
         """Return how many links there are; of a large fleet, as they were counted some minutes ago."""

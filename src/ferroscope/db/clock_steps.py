@@ -13,10 +13,10 @@ from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, se
 
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import ClockStep
-from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
+from ferroscope_client.core.states import ACTIVE
 
 _STEP = Mapper(ClockStep, schema.clock_steps)
 _MAX_STEPS: Final = 100
@@ -71,11 +71,8 @@ _MOVE: Final = (
 )
 
 
-class ClockSteps:
+class ClockSteps(Repository):
     """The last hundred steps of the database's clock that members detected."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def list(self) -> Sequence[ClockStep]:
         """Return the steps in order; their numbers are consecutive."""

@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 import msgspec
 from sqlalchemy import bindparam, delete, func, select
 
-from ferroscope.core import json_safety
 from ferroscope.db import schema
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import upsert
+from ferroscope.db.mapping import upsert
+from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
 
 T = TypeVar("T")
 
@@ -25,11 +25,8 @@ LARGE_FLEET_NODES: Final = 5000
 _COUNT_SOME = select(func.count()).select_from(select(_n.uuid).limit(bindparam("most")).subquery("some"))
 
 
-class CountedAhead:
+class CountedAhead(Repository):
     """Each has a name, and the type that it is read as."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def get(self, name: str, kind: type[T]) -> T | None:
         """Return what was counted within the last minutes, if anything."""

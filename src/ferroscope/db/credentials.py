@@ -12,7 +12,7 @@ from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.credentials import AccessToken, WebSession
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, padded, several
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
 
 _TOKEN = Mapper(AccessToken, schema.access_tokens)
 
@@ -45,11 +45,8 @@ def _delete(tokens: int) -> Delete:
     return delete(schema.access_tokens).where(one_of(_t.id, "id", tokens))
 
 
-class AccessTokens:
+class AccessTokens(Repository):
     """The access tokens that this service issues."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, token: AccessToken) -> None:
         """Store a new token; ``ConflictError`` if an active one has its name (field ``name``) or any one its ID."""
@@ -111,11 +108,8 @@ def _delete_session(sessions: int) -> Delete:
     return delete(schema.web_sessions).where(one_of(_s.id, "id", sessions))
 
 
-class WebSessions:
+class WebSessions(Repository):
     """The sessions of browsers that have logged in to the web page."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, session: WebSession) -> None:
         """Store a new session; its ID is random."""

@@ -11,12 +11,11 @@ from sqlalchemy.exc import IntegrityError
 
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.lookup import RefusedCaller, Rejection
-from ferroscope.core.states import Provision
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper, one_of, padded, several
+from ferroscope.db.mapping import Mapper, one_of, padded, several, upsert
 from ferroscope.db.nodes import Addresses
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import upsert
+from ferroscope.db.session import Repository
+from ferroscope_client.core.states import Provision
 
 _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"
@@ -71,11 +70,8 @@ def _find(addresses: int) -> Select[Any]:
     return _REJECTED.where(one_of(_r.address, "address", addresses))
 
 
-class Discoveries:
+class Discoveries(Repository):
     """Machines that were enrolled as nodes when they called. Call ``created_in`` before creating such a node."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def created_in(self, period: int) -> int:
         """Return how many nodes were created in this period, or in the next one if that has already begun.
@@ -126,11 +122,8 @@ class Discoveries:
         return self._tx.run(_MACS_OF, {"_node": node}).scalars()
 
 
-class Rejections:
+class Rejections(Repository):
     """The MACs of machines that must not be discovered again."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
         """Record these MACs as rejected now; ``source`` is the address from which the machine called."""
@@ -172,11 +165,8 @@ _LAST_CALL = select(_c.called_at).where(*_OF_MACHINE)
 _REMOVE_CALLER = delete(schema.refused_callers).where(*_OF_MACHINE)
 
 
-class RefusedCallers:
+class RefusedCallers(Repository):
     """The last call of each machine from each source address."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def list(self) -> Sequence[RefusedCaller]:
         """Return all, the newest first."""

@@ -15,7 +15,7 @@ from sqlalchemy import URL, Table
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 
 from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
-from ferroscope.core.database_fault import DatabaseFault
+from ferroscope_client.core.database_fault import DatabaseFault
 
 # Messages about database errors. They never contain a credential.
 

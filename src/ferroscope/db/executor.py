@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from sqlalchemy import URL, Connection, Dialect, Engine
+from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.config.options import DatabaseSettings
 
@@ -17,6 +17,20 @@ KEEPALIVE: Final = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_
 # A server that works has ended a statement at its time limit. Callers of a silent server are told soon after that.
 ANSWER_GRACE_SECONDS: Final = 0.5
 
+# The clock of each database, in seconds since the epoch.
+NOW: Final = {
+    "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    "mysql": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
+    "mariadb": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
+}
+# The maximum number of bytes to send as one value. Within a packet of MariaDB: PyMySQL sends bytes as hexadecimal.
+LARGEST_VALUE: Final = {
+    "sqlite": sys.maxsize,
+    "postgresql": sys.maxsize,
+    "mysql": 4 * 1024 * 1024,
+    "mariadb": 4 * 1024 * 1024,
+}
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
 Send = Callable[[Connection, Sequence["SqlCommand"]], list[Result]]
@@ -122,50 +136,3 @@ def execute(connection: Connection, statement: str) -> None:
         raise DBAPIError.instance(
             statement, None, exc, dialect.loaded_dbapi.Error, connection_invalidated=gone, dialect=dialect
         ) from exc
-
-
-# The constant statements of this package, compiled once to a text for the driver.
-#
-# An inspection executes about sixty statements, and a third of its total cost was SQLAlchemy's work on each execution.
-# Statements whose shape varies (lists with filters, ``IN`` with a list) are executed by SQLAlchemy. See ``session``.
-
-Parameters = dict[str, Any]
-
-# Far more than there are statements; the limit keeps the cache finite whatever queries clients send.
-_MAX_COMPILED: Final = 2048
-
-
-class Compiled(msgspec.Struct, frozen=True):
-    """A statement as the driver executes it, with the names of its values by position, if it does not take names."""
-
-    text: str
-    positions: tuple[str, ...] | None
-    defaults: dict[str, Any]
-    answers: bool  # whether it returns rows; asking the driver may cost more than reading them
-
-
-class CompiledStatements:
-    """A cache of the compiled statements of one engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.dialect: Dialect = engine.dialect
-        # The statement is kept too: its ``id`` is the key, and could be reused after it was freed.
-        self.compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
-
-    def compile(self, statement: ClauseElement, parameters: Parameters) -> Compiled:
-        """Compile ``statement`` for parameters of these names, and keep it."""
-        compiled: Any = statement.compile(dialect=self.dialect, column_keys=list(parameters))
-        defaults = {
-            name: value for name, value in compiled.params.items() if name not in parameters and value is not None
-        }
-        absent = {name: None for name in compiled.params if name not in parameters}
-        positions = tuple(compiled.positiontup) if compiled.positional else None
-        compiled_statement = Compiled(str(compiled), positions, absent | defaults, _answers(statement))
-        if len(self.compiled) >= _MAX_COMPILED:
-            self.compiled.clear()
-        self.compiled[id(statement), tuple(parameters)] = (statement, compiled_statement)
-        return compiled_statement
-
-
-def _answers(statement: Any) -> bool:
-    return bool(statement.is_select or getattr(statement, "_returning", ()))

@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import bindparam, delete, select
 
-from ferroscope.core import json_safety
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.db import schema
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import upsert
+from ferroscope.db.mapping import upsert
+from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
 
 _n = schema.failover_nodes.c
 _OF_CLUSTER: Final = select(_n.record).where(_n.cluster == bindparam("cluster")).order_by(_n.node)
@@ -22,11 +22,8 @@ _REMOVE: Final = delete(schema.failover_nodes).where(_n.cluster == bindparam("cl
 _OLD: Final = delete(schema.failover_nodes).where(_n.written_at < bindparam("before"))
 
 
-class FailoverNodes:
+class FailoverNodes(Repository):
     """One row for each node of each cluster, written by the controller that leads for the cluster."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def save(self, nodes: Iterable[FailoverNode]) -> list[FailoverNode]:
         """Add or replace them; return them as they are stored, with their ``written_at``."""

@@ -28,12 +28,12 @@ from sqlalchemy import (
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Held, Later, OldRows, Packed, Part, Query
 from ferroscope.core.model import Entry, Inspection
-from ferroscope.core.states import TERMINAL, State
-from ferroscope.core.values import new_uuid, storable
 from ferroscope.db import mapping, schema
-from ferroscope.db.mapping import Mapper, one_of, page, several, sizes
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import LARGEST_VALUE, upsert
+from ferroscope.db.executor import LARGEST_VALUE
+from ferroscope.db.mapping import Mapper, one_of, page, several, sizes, upsert
+from ferroscope.db.session import Repository
+from ferroscope_client.core.states import TERMINAL, State
+from ferroscope_client.core.values import new_uuid, storable
 
 INSPECTION = Mapper(Inspection, schema.inspections)
 
@@ -108,11 +108,8 @@ _DISCARD_OBJECTS = (
 )
 
 
-class Inspections:
+class Inspections(Repository):
     """Every inspection of every node."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, inspection: Inspection) -> None:
         self._tx.ask(_INSERT_INSPECTION, INSPECTION.to_row(inspection))
@@ -215,16 +212,13 @@ _RECOUNT = (
 )
 
 
-class Journal:
+class Journal(Repository):
     """The event journal: append-only, except that ``recount`` changes an entry that counts.
 
     Entries are deleted with their node or inspection, or by age.
     """
 
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._unwritten: list[Entry] = []
-        tx.at_end.append(self.write)
+    _unwritten: list[Entry] = []
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Append these entries in order, with the transaction's time."""
@@ -232,12 +226,12 @@ class Journal:
 
     def recount(self, entry: Entry) -> None:
         """Replace message and detail of a stored entry, which counts."""
-        self.write()
+        self.write_rest()
         detail = _encode(entry.detail).decode()
         values = {"_uuid": entry.uuid, "_node": entry.node, "_message": storable(entry.message), "_detail": detail}
         self._tx.connection.execute(_RECOUNT, values)
 
-    def write(self) -> None:
+    def write_rest(self) -> None:
         """Write the appended entries in as few statements as possible."""
         if not self._unwritten:
             return
@@ -263,13 +257,13 @@ class Journal:
 
     def list(self, query: Query) -> Sequence[Entry]:
         """Return one page, filtered by ``node``, ``inspection``, ``uuid`` or ``severity``, by ``id``."""
-        self.write()
+        self.write_rest()
         query = msgspec.structs.replace(query, sort_key="id")
         return page(self._tx, _ENTRY, query, key="id")
 
     def sizes(self, query: Query) -> Sequence[int]:
         """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
-        self.write()
+        self.write_rest()
         return sizes(self._tx, _ENTRY, msgspec.structs.replace(query, sort_key="id"), key="id")
 
     def find_old(self, before: float, after: int | None, limit: int) -> OldRows:
@@ -323,15 +317,12 @@ def _load(parts: int) -> Select[Any]:
     )
 
 
-class InspectionData:
+class InspectionData(Repository):
     """The parts of an inspection's data, as JSON bytes; each inspection has at most one of each.
 
     ``inventory`` is never changed; ``unprocessed`` is the rest of the ramdisk's callback; ``plugin_data`` is that after
     the hooks; ``out_of_band`` is the BMC's inventory. ``logs`` is the ramdisk's log archive as received: tar, not JSON.
     """
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def save(self, inspection: str, node: str, parts: Mapping[Part, Packed]) -> None:
         """Store or replace these parts."""
@@ -340,19 +331,13 @@ class InspectionData:
         # A value that exceeds the database's packet size is written in pieces: the first replaces the stored content,
         # the others are appended to it in the same transaction.
         size = LARGEST_VALUE[self._tx.dialect.name]
-        rows, rests = [], []
+        replace = upsert(self._tx.dialect.name, schema.inspection_data)
         for part, packed in parts.items():
-            key = {"inspection": inspection, "part": part}
-            first = packed[:size]
-            rows.append(key | {"node": node, "codec": _CODEC, "content": first, "created_at": self._tx.now})
-            rests += [
-                {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
-                for start in range(size, len(packed), size)
-            ]
-        for row in rows:
-            self._tx.ask(upsert(self._tx.dialect.name, schema.inspection_data), row)
-        for rest in rests:
-            self._tx.ask(_APPEND_PART, rest)
+            row = {"inspection": inspection, "part": part, "node": node, "codec": _CODEC, "content": packed[:size]}
+            self._tx.ask(replace, row | {"created_at": self._tx.now})
+            for start in range(size, len(packed), size):
+                more = {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
+                self._tx.ask(_APPEND_PART, more)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
         """Return the parts that are stored in the database; for other parts see ``Objects``."""

@@ -17,10 +17,10 @@ from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, o
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.store import Channel
 from ferroscope.core.model import Candidate, Lease, LeaseClaim, LeaseProof
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import db_now, upsert
+from ferroscope.db.mapping import db_now, upsert
+from ferroscope.db.session import Repository
+from ferroscope_client.core.values import new_uuid
 
 _l = schema.leases.c
 _NO_TOKEN: Final = ""
@@ -125,11 +125,8 @@ _DROP_CANDIDATES = delete(schema.lease_candidates).where(_w.name == bindparam("_
 _TOUCH = update(schema.leases).where(*_MINE, _l.holder.is_not(None)).values(touched=_l.touched + 1)
 
 
-class Leases:
+class Leases(Repository):
     """Named leases, each with at most one holder at a time."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> LeaseClaim:
         """Acquire the lease if it is free or expired, with a new epoch and a new token.
@@ -187,7 +184,7 @@ class Leases:
     def release(self, proof: LeaseProof) -> None:
         """Release the lease, so that a successor need not wait for it to expire; ``LeaseLostError``."""
         self._mine(_RELEASE, proof, {})
-        self._tx.wake(Channel.LEASES)
+        self._tx.woken.add(Channel.LEASES)
 
     def hold(self, proof: LeaseProof) -> None:
         """Fence: no newer epoch can be issued before the end of this transaction.

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Index, Integer, String, Table, false, text
 
-from ferroscope.core.node import STORED, NodeField
 from ferroscope.db.columns import LONG_BLOB, LONG_TEXT, OFTEN_UPDATED, OPTIONS, SEQUENCE, SERIAL, UUID, metadata
+from ferroscope_client.core.node import STORED, NodeField
 
 _TYPES: dict[Any, Any] = {bool: Boolean, int: Integer, float: Double}
 
@@ -31,6 +31,7 @@ nodes = Table(
     Index("ix_nodes_created_at", "created_at", "uuid"),
     Index("ix_nodes_auto_discovered", "auto_discovered"),
     Index("ix_nodes_maintenance", "maintenance"),
+    Index("ix_nodes_owner", "owner", "created_at", "uuid"),
     **OFTEN_UPDATED,
 )
 

@@ -7,17 +7,21 @@ of a query (which filters, what order) and reused: values are always parameters.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from functools import lru_cache, reduce
-from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache, reduce
+from itertools import chain
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
 from sqlalchemy import (
     Column,
     ColumnElement,
+    Double,
     Insert,
+    Integer,
     LargeBinary,
     Select,
+    String,
     Table,
     Text,
     and_,
@@ -30,13 +34,91 @@ from sqlalchemy import (
     or_,
     select,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Later, Query
-from ferroscope.core import json_safety
 from ferroscope.db import schema
+from ferroscope.db.executor import NOW
 from ferroscope.db.session import Session
-from ferroscope.db.spellings import Attribute, Bytes
+from ferroscope_client.core import json_safety
+
+# SQL that each database spells in its own way.
+
+T = TypeVar("T")
+
+
+class _Spelled(FunctionElement[T]):
+    """A function with its text by dialect, or else ``""``; ``{}`` is where its arguments are."""
+
+    inherit_cache = True
+    texts: ClassVar[Mapping[str, str]]
+
+
+@compiles(_Spelled)
+def _text(element: _Spelled[Any], compiler: SQLCompiler, **options: Any) -> str:
+    text = element.texts.get(compiler.dialect.name) or element.texts[""]
+    return text.format(*(compiler.process(part, **options) for part in element.clauses)) if "{}" in text else text
+
+
+class db_now(_Spelled[float]):  # noqa: N801  # named like an SQL function
+    """The database's clock in seconds since the epoch; it advances within a transaction."""
+
+    type = Double()
+    inherit_cache = True
+    texts = NOW
+
+
+class Whole(_Spelled[int]):
+    """The whole part of a positive number; a cast to an integer is rounded by servers, and not by SQLite."""
+
+    type = Integer()
+    inherit_cache = True
+    texts: ClassVar = {"": "floor({})", "sqlite": "CAST({} AS INTEGER)"}  # not every SQLite was built with floor()
+
+
+class Bytes(_Spelled[int]):
+    """The length of a text in bytes; NULL if it is NULL. A server returns it without reading a long text."""
+
+    type = Integer()
+    inherit_cache = True
+    # octet_length is newer than the SQLite of Debian 12, and its length() of a text counts characters.
+    texts: ClassVar = {"": "octet_length({})", "sqlite": "length(CAST({} AS BLOB))"}
+
+
+class Attribute(_Spelled[str]):
+    """What to sort by for a value of a document, by its name; NULL if it is missing."""
+
+    type = String()
+    inherit_cache = True
+    texts: ClassVar = {
+        "": "JSON_UNQUOTE(JSON_EXTRACT({}, CONCAT('$.', {})))",
+        # It refuses a document with the character 0 anywhere.
+        "postgresql": r"json_extract_path_text(CAST(replace({}, '\u0000', '\u0020') AS JSON), {})",
+        "sqlite": "json_extract({}, '$.' || {})",
+    }
+
+
+@cache
+def upsert(family: str, table: Table) -> Any:
+    """Return the INSERT that, if the primary key already exists, replaces the other columns instead."""
+    others = [column.name for column in table.columns if not column.primary_key]
+    if family in ("mysql", "mariadb"):
+        from sqlalchemy.dialects import mysql
+
+        statement = mysql.insert(table)
+        return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
+    if family == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+    into = insert(table)
+    return into.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns), set_={name: into.excluded[name] for name in others}
+    )
+
 
 # Multi-row INSERT, because the drivers' ``executemany`` sends a statement for each row. The number of rows in a
 # statement is a power of two, so that few different statements are compiled and prepared.
@@ -58,7 +140,7 @@ def add(tx: Session, table: Table, columns: Sequence[str], rows: Sequence[Sequen
         while size > len(rows) - start:
             size //= 2
         statement, parameters = _insert(table, names, size)
-        values = [value for row in rows[start : start + size] for value in row]
+        values = chain.from_iterable(rows[start : start + size])
         tx.ask(statement, dict(zip(parameters, values, strict=True)))
         start += size
 
@@ -262,7 +344,7 @@ def padded(values: Sequence[V]) -> tuple[V, ...]:
     if not values:
         return ()
     missing = (1 << (len(values) - 1).bit_length()) - len(values)
-    return (*values, *(values[-1] for _ in range(missing)))
+    return (*values, *[values[-1]] * missing)
 
 
 def several(name: str, values: tuple[Any, ...]) -> dict[str, Any]:

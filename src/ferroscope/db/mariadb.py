@@ -1,4 +1,16 @@
-"""MariaDB and MySQL: several statements are sent as one text."""
+"""MariaDB and MySQL: several statements are sent as one text.
+
+All nodes of a Galera cluster accept writes, and each commit is certified against those of the other nodes: a
+transaction that changed the same row loses with a deadlock error, and is retried. Four things differ from a single
+server:
+
+* A node applies the others' commits later. With ``wsrep_sync_wait`` a transaction begins when everything is applied
+  that was committed anywhere before, so a process sees its own writes on whichever node it reads.
+* ``SELECT ... FOR UPDATE`` locks on one node only, and is not certified. The row must be written: see ``nodes``.
+* A transaction that loses between two statements of one text is reported at the end of the text only, after the rest of
+  it was executed. So each statement is sent by itself: see ``send``.
+* A node without the majority refuses everything with error 1047; the connection must be opened again.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +25,31 @@ from pymysql.constants import CR
 from sqlalchemy import URL, Connection, Engine, event
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, CommandError, Result, SqlCommand, begins
-from ferroscope.db.replication import is_galera, watch_galera
-from ferroscope.db.spellings import NOW
+from ferroscope.db.connections import GALERA
+from ferroscope.db.executor import (
+    ANSWER_GRACE_SECONDS,
+    COMMIT,
+    KEEPALIVE,
+    NOW,
+    CommandError,
+    Result,
+    SqlCommand,
+    begins,
+)
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
 # PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
 # text (see ``send``).
 _FOUND_ROWS: Final = 1 << 1
 _MULTI_STATEMENTS: Final = 1 << 16
-# Characters in one packet; the server's limit is ``spellings.MIN_PACKET_BYTES``.
+# Characters in one packet.
 _MAX_PACKET_BYTES: Final = 4 * 1024 * 1024
+# MariaDB's default limit of one packet, in bytes.
+_MIN_PACKET_BYTES: Final = 16 * 1024 * 1024
+_ASKED: Final = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('wsrep_on', 'max_allowed_packet')"
+# Bit 1: the beginning of a transaction, and a SELECT outside of one. Each of our transactions begins explicitly.
+_CAUSAL: Final = "SET SESSION wsrep_sync_wait = 1"
+_PACKET_TOO_BIG: Final = 1153  # the server's own number for it
 # The driver's own error numbers.
 _CLIENT_ERRORS: Final = range(2000, 3000)
 # Those after which the server has not got the whole text, and executes none of it.
@@ -59,9 +85,26 @@ def session_arguments(settings: DatabaseSettings) -> dict[str, Any]:
 
 def listen(engine: Engine, settings: DatabaseSettings) -> None:
     """Prepare each new connection of the engine."""
-    watch_galera(engine)
+    event.listen(engine, "connect", _prepare)
     event.listen(engine, "do_connect", connect)
     event.listen(engine, "connect", partial(_keep_alive, settings.statement_timeout))
+
+
+def _prepare(connection: Any, record: Any) -> None:
+    """Refuse a server that would refuse the largest statements: callbacks would fail one day, and nothing else."""
+    cursor = connection.cursor()
+    cursor.execute(_ASKED)
+    variables = dict(cursor.fetchall())  # a server without Galera's interface, such as MySQL, has one of the two
+    if (largest := int(variables["max_allowed_packet"])) < _MIN_PACKET_BYTES:
+        raise connection.OperationalError(
+            _PACKET_TOO_BIG,
+            f"max_allowed_packet of the server is {largest}, and large inventories need {_MIN_PACKET_BYTES}; set "
+            f"max_allowed_packet = {_MIN_PACKET_BYTES // 1024 // 1024}M in its configuration",
+        )
+    if variables.get("wsrep_on") == "ON":
+        cursor.execute(_CAUSAL)
+        record.info[GALERA] = True
+    cursor.close()
 
 
 def _keep_alive(statement_timeout: float, connection: Any, _record: Any) -> None:
@@ -137,7 +180,7 @@ def send(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]
     texts = [
         command.text if command.values is None else cursor.mogrify(command.text, command.values) for command in commands
     ]
-    last = [is_galera(connection) and not command.begins for command in commands]
+    last = [GALERA in connection.info and not command.begins for command in commands]
     sent = 0
     try:
         for size in _packets(texts, last):

@@ -10,9 +10,8 @@ from ferroscope.contracts.store import Channel
 from ferroscope.core.losses import GAP_SHARE
 from ferroscope.core.model import Member
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import db_now
+from ferroscope.db.mapping import Mapper, db_now
+from ferroscope.db.session import Repository
 
 _MEMBER = Mapper(Member, schema.members)
 
@@ -45,11 +44,8 @@ _LIST_MEMBERS = _LIST_ALL.where(_m.left_at.is_(None))
 _FORGET_MEMBERS = delete(schema.members).where(_m.expires_at < bindparam("_before", type_=Double()))
 
 
-class Members:
+class Members(Repository):
     """The members: all running processes of the service."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def beat(self, member: Member, ttl: float) -> None:
         """Add the member, or renew it: it is alive for another ``ttl`` seconds."""
@@ -67,8 +63,8 @@ class Members:
         """
         self._tx.run(_DIE if died else _LEAVE, {"_id": ident})
         self._tx.run(_FREE_LEASES, {"_holder": ident})
-        self._tx.wake(Channel.REQUESTS)
-        self._tx.wake(Channel.LEASES)
+        self._tx.woken.add(Channel.REQUESTS)
+        self._tx.woken.add(Channel.LEASES)
 
     def list(self, *, left: bool = False) -> Sequence[Member]:
         """Return all members, including dead ones that have not been forgotten yet; ``left``: and those that left."""

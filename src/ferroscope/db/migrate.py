@@ -18,7 +18,8 @@ from sqlalchemy import Connection, Engine, Index, PrimaryKeyConstraint, UniqueCo
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.db import replication
+from ferroscope.db import trigrams
+from ferroscope.db.connections import GALERA
 from ferroscope.db.errors import classify, described, to_unavailable_error
 from ferroscope.db.schema import metadata
 from ferroscope.db.sqlite import waiting
@@ -71,6 +72,7 @@ def parts(engine: Engine) -> tuple[set[str], set[str]]:
                     for schema_object in (*table.indexes, *table.constraints)
                     if isinstance(schema_object, Index | PrimaryKeyConstraint | UniqueConstraint)
                 }
+                wanted |= set(trigrams.index_names(engine.dialect.name))
                 present |= set(connection.execute(text(_PG_INDEXES)).scalars())
     except DBAPIError as exc:
         raise to_unavailable_error(engine.url, exc) from exc
@@ -119,7 +121,7 @@ def _alone(connection: Connection) -> Iterator[None]:
 def _lock(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         first, then = _PG_TRY, _PG_WAIT
-    elif replication.is_galera(connection):  # its nodes refuse GET_LOCK, which each would hold for itself
+    elif GALERA in connection.info:  # its nodes refuse GET_LOCK, which each would hold for itself
         return
     else:
         first, then = (_MYSQL_WAIT.format(seconds=seconds) for seconds in (0, _LONGEST_WAIT))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import compress
 from operator import ne
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Select, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Select, Table, bindparam, delete, func, insert, or_, select, update
 
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.store import Later, Query, Usage
@@ -17,16 +17,14 @@ from ferroscope.core.callback_secret import Delivery, ended_secret
 from ferroscope.core.lookup import MAX_MACS, Candidates, Evidence
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import AWAITED
-from ferroscope.core.values import storable
 from ferroscope.db import mapping, schema
 from ferroscope.db import secrets as node_secrets
 from ferroscope.db.errors import conflict
 from ferroscope.db.inspections import INSPECTION
-from ferroscope.db.mapping import Mapper, narrowed, one_of, padded, page, several, size_of, sizes
+from ferroscope.db.mapping import Mapper, narrowed, one_of, padded, page, several, size_of, sizes, upsert
 from ferroscope.db.ports import Macs
-from ferroscope.db.replication import GALERA
-from ferroscope.db.session import Answer, PendingAnswer, Session
-from ferroscope.db.spellings import upsert
+from ferroscope.db.session import Answer, PendingAnswer, Repository
+from ferroscope_client.core.values import storable
 
 NODE = Mapper(Node, schema.nodes)
 
@@ -34,7 +32,9 @@ _n = schema.nodes.c
 _INSERT_NODE = insert(schema.nodes)
 _BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("ident"))
 _BY_NAME = select(*NODE.columns).where(_n.name == bindparam("ident"))
-# lock -> (statements for a name, statements for what looks like a UUID), to be tried in order.
+# A name may be as long.
+_UUID_CHARACTERS: Final = 36
+# lock -> (statements for a name, statements for what is as long as a UUID), to be tried in order.
 _SELECT_NODE = {
     False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
     True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
@@ -75,20 +75,16 @@ def _narrow(mapper: Mapper[Node]) -> tuple[Select[Any], Select[Any]]:
     return chosen.where(_n.uuid == bindparam("ident")), chosen.where(_n.name == bindparam("ident"))
 
 
-def _is_uuid(ident: str) -> bool:
-    return len(ident) == 36 and ident.count("-") == 4
+class Nodes(Repository):
+    """The registry of nodes.
 
+    By UUID: ``_stored`` are the rows as last seen in this transaction, ``_locked`` the versions of the rows that are
+    locked until its end. It has changed, added or removed the nodes ``_written``.
+    """
 
-class Nodes:
-    """The registry of nodes."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._stored: dict[str, dict[str, Any]] = {}  # by UUID: rows as last seen in this transaction
-        self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
-        self._written: set[str] = set()  # UUIDs of nodes that this transaction has changed, added or removed
-        if GALERA in tx.info:
-            tx.at_end.append(self.write_locked)
+    _stored: dict[str, dict[str, Any]] = {}
+    _locked: dict[str, int] = {}
+    _written: set[str] = set()
 
     def add(self, node: Node) -> None:
         """Store a new node; ``ConflictError`` if its UUID or name is in use."""
@@ -105,19 +101,19 @@ class Nodes:
         ``lock`` prevents other transactions from changing it before this one has ended. ``ahead`` asks for what will be
         needed beside it, by its UUID; it is not called for a name.
         """
-        for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
+        for statement in _SELECT_NODE[lock][len(ident) == _UUID_CHARACTERS]:
             asked = self._tx.ask(statement, {"ident": ident})
             if ahead is not None and statement is _SELECT_NODE[lock][True][0]:
                 ahead(ident)
-            row = asked.answer().first()
-            if row is not None:
-                return self._read(row, lock=lock)
+            rows = asked.answer().rows
+            if rows:
+                return self._read(rows[0], lock=lock)
         raise NotFoundError("node", ident)
 
     def show(self, ident: str, fields: frozenset[str]) -> Node:
         """Return the node with this UUID or name, with these fields only; ``NotFoundError``."""
         mapper: Mapper[Node] = narrowed(NODE, fields)
-        for statement in _narrow(mapper)[not _is_uuid(ident) :]:
+        for statement in _narrow(mapper)[len(ident) != _UUID_CHARACTERS :]:
             row = self._tx.run(statement, {"ident": ident}).first()
             if row is not None:
                 return mapper.from_row(row)
@@ -134,11 +130,10 @@ class Nodes:
         inspection = self._tx.ask(_PRESENT_INSPECTION, {"ident": uuid})
 
         def get() -> tuple[Node, Inspection | None]:
-            present = inspection.answer().first()
-            row = node.answer().first()
-            if row is None:
+            present, rows = inspection.answer().rows, node.answer().rows
+            if not rows:
                 raise NotFoundError("node", uuid)
-            return self._read(row, lock=True), None if present is None else INSPECTION.from_row(present)
+            return self._read(rows[0], lock=True), INSPECTION.from_row(present[0]) if present else None
 
         return Later(get)
 
@@ -191,10 +186,12 @@ class Nodes:
     def _changes(self, row: dict[str, Any], version: int) -> dict[str, Any]:
         """Return the columns that differ from what this transaction has read; all if it has not read this version."""
         stored = self._stored.get(row["uuid"], {})
-        unchanged = stored if stored.get("version") == version else {}
+        is_current = stored.get("version") == version
         # A row has the columns in the same order, whether it was read or written.
-        changed = compress(row.items(), map(ne, row.values(), unchanged.values())) if unchanged else row.items()
-        return {name: value for name, value in changed if name not in _FIXED}
+        changes = dict(compress(row.items(), map(ne, row.values(), stored.values())) if is_current else row)
+        for name in _FIXED:
+            changes.pop(name, None)
+        return changes
 
     def write_locked(self) -> None:
         """Write the nodes that are locked and have not been written; their contents stay the same."""
@@ -218,19 +215,22 @@ class Nodes:
         """Return, without reading them, the bytes of the documents and long texts of each item of the page."""
         return sizes(self._tx, narrowed(NODE, query.fields), query)
 
-    def usage(self, owner: str) -> Usage:
+    def usage(self, owner: str, *, with_bytes: bool) -> Usage:
         """Return what the nodes of this owner take, including what this transaction has written.
 
-        Until its end, other transactions that ask for the same wait, unless the owner has had no node before.
+        ``with_bytes``: measure them, too; otherwise only indexes are read. Until its end, other transactions that ask
+        for the same wait, unless the owner has had no node before.
         """
         first = self._tx.run(_FIRST_OF, {"owner": owner}).first()
         if first is not None and first[0] not in self._locked:
             locked = self._tx.run(_LOCK, {"ident": first[0]}).first()
             if locked is not None:
                 self._locked[first[0]] = int(locked[0])
-        counts = [self._tx.run(statement, {"owner": owner}).first() for statement in _USAGE]
-        numbers, sizes = zip(*((int(number), int(size or 0)) for number, size in counts), strict=True)
-        return Usage(nodes=numbers[0], ports=numbers[1] + numbers[2], bytes=sum(sizes))
+        counts, sizes = (
+            [int(self._tx.run(statement, {"owner": owner}).scalars()[0] or 0) for statement in statements]
+            for statements in (_OWNED_ROWS, _OWNED_BYTES if with_bytes else ())
+        )
+        return Usage(nodes=counts[0], ports=counts[1] + counts[2], bytes=sum(sizes))
 
     def orphans(self) -> Mapping[str, float | None]:
         """Return ``orphaned_at`` of every node by UUID."""
@@ -242,10 +242,14 @@ class Nodes:
 _OWNED = select(_n.uuid).where(_n.owner == bindparam("owner"))
 _FIRST_OF = _OWNED.order_by(_n.created_at, _n.uuid).limit(1)
 _LOCK = select(_n.version).where(_n.uuid == bindparam("ident")).with_for_update()
-_USAGE = (
-    select(func.count(), func.sum(size_of(NODE.columns))).where(_n.owner == bindparam("owner")),
+_OWNED_ROWS = (
+    select(func.count()).select_from(_OWNED.subquery("owned")),
+    *(select(func.count()).where(table.c.node.in_(_OWNED)) for table in (schema.ports, schema.portgroups)),
+)
+_OWNED_BYTES = (
+    select(func.sum(size_of(NODE.columns))).where(_n.owner == bindparam("owner")),
     *(
-        select(func.count(), func.sum(size_of(table.columns))).where(table.c.node.in_(_OWNED))
+        select(func.sum(size_of(table.columns))).where(table.c.node.in_(_OWNED))
         for table in (schema.ports, schema.portgroups, schema.inspection_data)
     ),
 )
@@ -253,7 +257,7 @@ _USAGE = (
 
 # The indexes.
 
-_p, _b, _m = schema.ports.c, schema.bmc_addresses.c, schema.machine_macs.c
+_b = schema.bmc_addresses.c
 _NODE_BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("uuid"))
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _CALLED_DAYS: Final = 30 * 86400.0
@@ -264,28 +268,21 @@ _c = schema.callers.c
 _CALLS_OF = select(_c.at).where(_c.node == bindparam("_node"))
 _FORGET_CALLERS = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_until"))
 _BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
+_AWAITED = or_(*(_n.state == state for state in sorted(AWAITED)))
+_CALLERS = select(*NODE.columns).where(_n.uuid.in_(select(_c.node).where(_c.source == bindparam("source"))), _AWAITED)
 
 
-@lru_cache(maxsize=16)
-def _by_mac(addresses: int) -> Select[Any]:
-    owners = select(_p.node).where(one_of(_p.address, "address", addresses))
-    return select(*NODE.columns).where(_n.uuid.in_(owners))
+@lru_cache(maxsize=64)
+def _select_addresses(table: Table, key: str, number: int) -> Select[Any]:
+    """Return what selects (address, node) of the rows with one of so many values of the key."""
+    return select(table.c.address, table.c.node).where(one_of(table.c[key], key, number))
 
 
-@lru_cache(maxsize=16)
-def _by_machine(addresses: int) -> Select[Any]:
-    owners = select(_m.node).where(one_of(_m.address, "address", addresses))
-    return select(*NODE.columns).where(_n.uuid.in_(owners))
-
-
-@lru_cache(maxsize=16)
-def _port_macs(addresses: int) -> Select[Any]:
-    return select(_p.address, _p.node).where(one_of(_p.address, "address", addresses))
-
-
-@lru_cache(maxsize=16)
-def _machine_macs(addresses: int) -> Select[Any]:
-    return select(_m.address, _m.node).where(one_of(_m.address, "address", addresses))
+@lru_cache(maxsize=64)
+def _select_owners(table: Table, addresses: int, *, awaited: bool = False) -> Select[Any]:
+    """Return what selects the nodes with one of so many addresses; ``awaited``: only those that wait for a callback."""
+    owners = select(table.c.node).where(one_of(table.c.address, "address", addresses))
+    return select(*NODE.columns).where(_n.uuid.in_(owners), *((_AWAITED,) if awaited else ()))
 
 
 # Only the current inspection of a node counts. After it has ended, the digest of its secret is stored.
@@ -296,36 +293,8 @@ _BY_SECRET = (
 )
 
 
-@lru_cache(maxsize=16)
-def _addresses_of(nodes: int) -> Select[Any]:
-    return select(_b.node, _b.address).where(one_of(_b.node, "node", nodes))
-
-
-@lru_cache(maxsize=16)
-def _owners(addresses: int) -> Select[Any]:
-    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
-    return select(*NODE.columns).where(_n.uuid.in_(owners))
-
-
-@lru_cache(maxsize=1)
-def _callers() -> Select[Any]:
-    callers = select(_c.node).where(_c.source == bindparam("source"))
-    awaited = or_(*(_n.state == state for state in sorted(AWAITED)))
-    return select(*NODE.columns).where(_n.uuid.in_(callers), awaited)
-
-
-@lru_cache(maxsize=16)
-def _by_bmc(addresses: int) -> Select[Any]:
-    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
-    awaited = or_(*(_n.state == state for state in sorted(AWAITED)))
-    return select(*NODE.columns).where(_n.uuid.in_(owners), awaited)
-
-
-class Addresses:
+class Addresses(Repository):
     """The indexes that identify a machine that calls back."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def candidates(self, evidence: Evidence, secret: str | None = None) -> Candidates:
         """Return the nodes that match, in a constant number of indexed queries.
@@ -335,20 +304,25 @@ class Addresses:
         macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
         parameters = several("address", macs)
         uuid_query = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
-        mac_query = self._tx.ask(_by_mac(len(macs)), parameters) if macs else None
-        port_query = self._tx.ask(_port_macs(len(macs)), parameters) if macs else None
-        machine_query = self._tx.ask(_machine_macs(len(macs)), parameters) if macs else None
-        bmc_query = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
+        mac_query = port_query = machine_query = bmc_query = None
+        if macs:
+            mac_query = self._tx.ask(_select_owners(schema.ports, len(macs)), parameters)
+            port_query = self._tx.ask(_select_addresses(schema.ports, "address", len(macs)), parameters)
+            machine_query = self._tx.ask(_select_addresses(schema.machine_macs, "address", len(macs)), parameters)
+        if addresses:
+            statement = _select_owners(schema.bmc_addresses, len(addresses), awaited=True)
+            bmc_query = self._tx.ask(statement, several("address", addresses))
         secrets = several("secret", (secret, ended_secret(secret))) if secret else {}
         secret_query = self._tx.ask(_BY_SECRET, secrets) if secrets else None
+        self._tx.flush()
         by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
         # A port has precedence over a discovered machine that called with its MAC.
         matches = _pairs(machine_query) | _pairs(port_query)
         discovered = set(matches.values()) - {node.uuid for node in by_mac}
         if discovered:
-            owners = self._find(_by_machine(len(macs)), parameters)
+            owners = self._find(_select_owners(schema.machine_macs, len(macs)), parameters)
             by_mac += [node for node in owners if node.uuid in discovered]
-        proven = list(secret_query.answer()) if secret_query is not None else []
+        proven = secret_query.received.rows if secret_query is not None else ()
         return Candidates(
             by_uuid=by_uuid[0] if by_uuid else None,
             by_mac=by_mac,
@@ -359,7 +333,7 @@ class Addresses:
         )
 
     def _find(self, statement: Select[Any], parameters: dict[str, Any]) -> list[Node]:
-        return _nodes(self._tx.ask(statement, parameters))
+        return [NODE.from_row(row) for row in self._tx.run(statement, parameters).rows]
 
     def select_owned(self, macs: Sequence[str]) -> set[str]:
         """Return the MACs among these that identify a node: by a port, or by its discovery."""
@@ -367,8 +341,8 @@ class Addresses:
         for start in range(0, len(macs), MAX_MACS):
             part = padded(macs[start : start + MAX_MACS])
             parameters = several("address", part)
-            owned.update(_pairs(self._tx.ask(_port_macs(len(part)), parameters)))
-            owned.update(_pairs(self._tx.ask(_machine_macs(len(part)), parameters)))
+            for table in (schema.ports, schema.machine_macs):
+                owned.update(self._tx.run(_select_addresses(table, "address", len(part)), parameters).scalars())
         return owned
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
@@ -390,7 +364,8 @@ class Addresses:
             return {}
         uuids = padded(nodes)
         stored: dict[str, list[str]] = {}
-        for node, address in self._tx.run(_addresses_of(len(uuids)), several("node", uuids)):
+        statement = _select_addresses(schema.bmc_addresses, "node", len(uuids))
+        for address, node in self._tx.run(statement, several("node", uuids)):
             stored.setdefault(node, []).append(address)
         return stored
 
@@ -399,7 +374,7 @@ class Addresses:
         if not bmc_addresses:
             return []
         addresses = padded(bmc_addresses)
-        return self._find(_owners(len(addresses)), several("address", addresses))
+        return self._find(_select_owners(schema.bmc_addresses, len(addresses)), several("address", addresses))
 
     def sharing(self, nodes: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """Return, for each of these nodes that has any, the other nodes with one of its BMC addresses."""
@@ -421,9 +396,10 @@ class Addresses:
             row = {"source": source, "node": node, "at": self._tx.now}
             self._tx.ask(upsert(self._tx.dialect.name, schema.callers), row)
             # As a check it costs no round trip: the node is written in the same transaction, and checked as well.
-            self._tx.ask(_CALLS_OF, {"_node": node}, check=lambda answer: self._forget_callers(node, answer.scalars()))
+            self._tx.ask(_CALLS_OF, {"_node": node}, check=partial(self._forget_callers, node))
 
-    def _forget_callers(self, node: str, times: Sequence[float]) -> None:
+    def _forget_callers(self, node: str, answer: Answer) -> None:
+        times = [at for (at,) in answer.rows]
         latest = sorted(times, reverse=True)[:MAX_CALLERS]
         until = max(latest[0] - _CALLED_DAYS, latest[-1] if len(latest) == MAX_CALLERS else 0.0)
         if min(times) < until:
@@ -431,12 +407,12 @@ class Addresses:
 
     def callers(self, source: str) -> Sequence[Node]:
         """Return the nodes that wait for a callback and whose machines have called from this address before."""
-        return self._find(_callers(), {"source": source}) if source else []
+        return self._find(_CALLERS, {"source": source}) if source else []
 
 
-def _pairs(pending: PendingAnswer | None) -> dict[str, str]:
-    return {} if pending is None else dict(pending.answer().rows)
+def _pairs(sent: PendingAnswer | None) -> dict[str, str]:
+    return {} if sent is None else dict(sent.received.rows)
 
 
-def _nodes(pending: PendingAnswer | None) -> list[Node]:
-    return [] if pending is None else [NODE.from_row(row) for row in pending.answer()]
+def _nodes(sent: PendingAnswer | None) -> list[Node]:
+    return [] if sent is None else [NODE.from_row(row) for row in sent.received.rows]

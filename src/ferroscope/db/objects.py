@@ -11,7 +11,7 @@ from sqlalchemy import Select, bindparam, delete, insert, select, update
 from ferroscope.contracts.store import ObjectState, Part, StoredObject
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, one_of, several
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
 
 _o = schema.objects.c
 _OBJECT = Mapper(StoredObject, schema.objects)
@@ -51,15 +51,12 @@ def _find(parts: int) -> Select[Any]:
     )
 
 
-class Objects:
+class Objects(Repository):
     """The objects that are, or may be, in the object stores. They are recorded before the upload, so none is orphaned.
 
     ``uploading`` becomes ``stored`` or ``discarded``, ``stored`` becomes ``discarded``; a discarded object is first
     deleted from the object store, then forgotten here.
     """
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, objects: Iterable[StoredObject]) -> None:
         """Record objects that are about to be uploaded."""

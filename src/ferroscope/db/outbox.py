@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 
 from ferroscope.contracts.store import OldRows
 from ferroscope.core.model import Inspection, Node
@@ -23,27 +23,30 @@ from ferroscope.core.notification import (
     shorten_change,
     view_of,
 )
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
+from ferroscope_client.core.values import new_uuid
 
 _EVENT: Final = Mapper(OutboxEvent, schema.outbox)
 _NEW: Final = ("target", "event", "type", "node", "data", "at", "state", "attempts")
 _o = schema.outbox.c
 _MAX_ERROR: Final = 255
+# More than may wait for a target, and than are given up at once: see ``periodic.notifications``.
+MAX_COUNTED_EVENTS: Final = 110_000
+_NEXT_TARGET = select(func.min(_o.target)).where(_o.target > bindparam("after"))
+_OF_TARGET = (_o.target == bindparam("target"), _o.state == bindparam("state"))
+_COUNT = select(func.count()).select_from(select(_o.id).where(*_OF_TARGET).limit(MAX_COUNTED_EVENTS).subquery("some"))
+_OLDEST = select(_o.at).where(*_OF_TARGET).order_by(_o.id).limit(1)
 
 
-class Outbox:
+class Outbox(Repository):
     """The events of all targets; part of ``db.transaction.Transaction``.
 
     ``id`` orders the events of one node, because each is added under the node's lock.
 
     The store's ``subscriptions`` say which targets get which events.
     """
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def wants(self, kind: EventType) -> bool:
         """Whether any target gets events of this type: otherwise nothing needs to be computed for them."""
@@ -106,6 +109,8 @@ class Outbox:
         for column, value in ((_o.target, target), (_o.state, state), (_o.node, node)):
             if value is not None:
                 query = query.where(column == value)
+        if state is not None and target is None:  # the index begins with the target
+            query = query.where(_o.target.in_(self._list_targets()))
         if ids:
             query = query.where(_o.event.in_(sorted(ids)))
         return self._read(query)
@@ -118,13 +123,25 @@ class Outbox:
         wanted = (_o.id.in_(sorted(events)), _o.state != "pending")
         return int(self._execute(update(schema.outbox).where(*wanted).values(change)).rowcount)
 
-    def tallies(self) -> Sequence[EventTally]:
-        """Return the number of events by target and state, without empty ones."""
-        query = select(_o.target, _o.state, func.count(), func.min(_o.at)).group_by(_o.target, _o.state)
+    def tallies(self, states: Sequence[OutboxState] = get_args(OutboxState)) -> Sequence[EventTally]:
+        """Return the number of events by target and state, without empty ones.
+
+        No more than ``MAX_COUNTED_EVENTS`` are counted of each.
+        """
+        keys = [{"target": target, "state": state} for target in self._list_targets() for state in states]
+        asked = [(key, self._tx.ask(_COUNT, key), self._tx.ask(_OLDEST, key)) for key in keys]
         return [
-            EventTally(target=target, state=state, events=number, oldest=oldest)
-            for target, state, number, oldest in self._execute(query)
+            msgspec.convert(key | {"events": number.answer().first()[0], "oldest": at}, EventTally)
+            for key, number, oldest in asked
+            for at in oldest.answer().scalars()
         ]
+
+    def _list_targets(self) -> Sequence[str]:
+        """Return the targets of all events; the next one is always the first of the rest of an index."""
+        targets = [""]
+        while (target := self._tx.run(_NEXT_TARGET, {"after": targets[-1]}).scalars()[0]) is not None:
+            targets.append(target)
+        return targets[1:]
 
     def give_up_oldest(self, target: str, number: int, error: str) -> int:
         """Give up to ``number`` of the target's oldest pending events up; return their number."""

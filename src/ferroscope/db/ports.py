@@ -13,11 +13,11 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Channel, Later, Query
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.model import Port
-from ferroscope.core.states import MAY_BOOT
 from ferroscope.db import mapping, schema
 from ferroscope.db.errors import conflict
 from ferroscope.db.mapping import Mapper, one_of, page, page_later, several, sizes
-from ferroscope.db.session import Answer, PendingAnswer, Session
+from ferroscope.db.session import Answer, PendingAnswer, Repository
+from ferroscope_client.core.states import MAY_BOOT
 
 _BATCH_SIZE: Final = 5000
 # If a transaction changes more MACs than this, its messages do not list them.
@@ -49,16 +49,16 @@ _OLD = select(_oldest.c.seq).where(_oldest.c.at < bindparam("before")).order_by(
 _DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < bindparam("before"))
 
 
-class Macs:
+class Macs(Repository):
     """Which MACs may boot, and the changes to that, for the PXE filters.
 
     Adding, moving or removing a port and removing a node record the changed MACs automatically; a change of a node's
     state calls ``changed``. Both publish on the channels ``allow`` and ``deny``.
+
+    ``_asked``: by node, its ports, as ``changed`` needs them.
     """
 
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._asked: dict[str, PendingAnswer] = {}  # by node: its ports, as ``changed`` needs them
+    _asked: dict[str, PendingAnswer] = {}
 
     def ahead(self, node: str) -> None:
         """Ask for what ``changed`` needs, to be sent with what is asked before.
@@ -70,7 +70,7 @@ class Macs:
     def changed(self, node: str, *, booting: bool) -> None:
         """Record that the node's MACs may boot, or no longer may, from this transaction on."""
         asked = self._asked.pop(node, None) or self._tx.ask(_PORTS_OF, {"node": node})
-        ports = [(uuid, mac) for uuid, mac in asked.answer()]
+        ports = asked.answer().rows
         self._note(ports)
         self._publish(Channel.ALLOW, "add" if booting else "remove", ports)
         self._publish(Channel.DENY, "remove" if booting else "add", ports)
@@ -95,7 +95,7 @@ class Macs:
 
     def removed_with(self, node: str) -> None:
         """Record that all ports of the node are about to be removed."""
-        self.removed([(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})])
+        self.removed(self._tx.run(_PORTS_OF, {"node": node}).rows)
 
     def _note(self, ports: Sequence[tuple[str, str]]) -> None:
         mapping.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
@@ -103,10 +103,10 @@ class Macs:
     def _publish(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
         """Publish ``action port-uuid mac`` for each port, or only the channel's name if there are many."""
         if len(ports) > _MAX_NAMED:
-            self._tx.wake(channel)
+            self._tx.woken.add(channel)
         else:
             for uuid, mac in ports:
-                self._tx.wake(f"{channel} {action} {uuid} {mac}")
+                self._tx.woken.add(f"{channel} {action} {uuid} {mac}")
 
     def since(self, seq: int, limit: int) -> Sequence[MacChange]:
         """Return the changes with greater numbers than ``seq``, in order; see ``core.boot_macs.ChangeWindow``."""
@@ -152,11 +152,8 @@ _UPDATE_PORT = (
 )
 
 
-class Ports:
+class Ports(Repository):
     """The NICs of all nodes."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, ports: Iterable[Port]) -> None:
         """Store new ports; on ``ConflictError`` (field ``address`` or ``uuid``) none is stored."""

@@ -12,13 +12,13 @@ thread that waits for them, without psycopg's generators, of which there would b
 from __future__ import annotations
 
 import math
-import re
 import select
 import time
-from collections.abc import Collection, Sequence
-from functools import cache, lru_cache, partial
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
+import msgspec
 import psycopg
 from psycopg import errors, generators
 from psycopg.adapt import Transformer
@@ -27,8 +27,16 @@ from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 from sqlalchemy import URL, Connection, Engine, event
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db.executor import ANSWER_GRACE_SECONDS, COMMIT, KEEPALIVE, CommandError, Result, SqlCommand, begins
-from ferroscope.db.spellings import NOW
+from ferroscope.db.executor import (
+    ANSWER_GRACE_SECONDS,
+    COMMIT,
+    KEEPALIVE,
+    NOW,
+    CommandError,
+    Result,
+    SqlCommand,
+    begins,
+)
 from ferroscope.remote.resolver import UnresolvedError, resolve
 
 NOTIFY_CHANNEL: Final = "ferroscope"
@@ -49,7 +57,6 @@ _LIMIT: Final = "SELECT EXTRACT(EPOCH FROM CAST(current_setting('statement_timeo
 # A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
 _PREPARED_AFTER: Final = 5
 _MOST_PREPARED: Final = 200
-_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 _DONE: Final = frozenset({int(ExecStatus.COMMAND_OK), int(ExecStatus.TUPLES_OK)})
 _FAILED, _SYNCED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
 
@@ -174,15 +181,8 @@ def _connection_type(answer_timeout: float) -> Any:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.answer_timeout = answer_timeout
-            self._socket = select.poll()
-            self._socket.register(self.pgconn.socket, select.POLLIN)
-
-        def wait_until_readable(self, deadline: float) -> None:
-            """Return when the server has sent something; ``OperationalError`` at this time of the monotonic clock."""
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._socket.poll(left * 1000):
-                self.pgconn.finish()  # a late answer must not be read as the next statement's
-                raise psycopg.OperationalError(f"the server has not answered for {answer_timeout:g} s")
+            self.socket = select.poll()
+            self.socket.register(self.pgconn.socket, select.POLLIN)
 
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             try:
@@ -252,38 +252,29 @@ def send(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]
     """Send all statements, with one sync at the end."""
     driver: Any = connection.connection.dbapi_connection
     info = connection.info
-    prepared: dict[str, _Prepared] = info.setdefault("prepared", {})
     pgconn = driver.pgconn
-    results, prepared_now, preparing = list[Result](), list[_Prepared](), list[_Prepared | None]()
-    sent = 0
+    results, preparing = list[Result](), list[_Prepared | None]()
     info.pop(UNREPLICATED, None)
     try:
         pgconn.enter_pipeline_mode()
-        for command in commands:
-            sent += 1  # libpq may send it at once
-            preparing.append(_add(pgconn, prepared, command))
-        prepared_now = [name for name in preparing if name is not None]
+        _add(pgconn, info.setdefault("prepared", {}), commands, preparing)
         try:
             pgconn.pipeline_sync()
         except psycopg.OperationalError as exc:
             # psycopg says that there is no pipeline, even if the server has closed the connection.
             raise psycopg.OperationalError(pgconn.get_error_message().strip() or str(exc)) from None
-        answered, lost = _answers(driver)
-        answers = iter(answered)
-        for command, name in zip(commands, preparing, strict=True):
-            if name is not None:
-                _result(driver, info, next(answers, lost), answers=False)
-                prepared_now.remove(name)
-            results.append(_result(driver, info, next(answers, lost), answers=command.answers))
+        _read(driver, info, commands, preparing, _answers(driver), results)
         if UNREPLICATED in info:
             # The wait for the synchronous standby was cancelled. The server has committed, and says so, but a fail-over
             # would discard the commit: it must not be acknowledged.
             raise psycopg.OperationalError("the synchronous standby has not confirmed the commit")
     except psycopg.Error as exc:
-        for name in prepared_now:  # skipped by the server after the error
-            name.ready = False
+        for statement in preparing:
+            if statement is not None:  # skipped by the server after the error
+                statement.ready = False
         place = min(len(results), len(commands) - 1)
-        failure = CommandError(place, exc, results, sent=place + 1 if exc.sqlstate else sent)
+        # What is in ``preparing`` was added to the pipeline, and libpq may have sent it at once.
+        failure = CommandError(place, exc, results, sent=place + 1 if exc.sqlstate else len(preparing))
         failure.cause.unreplicated = info.pop(UNREPLICATED, False)
         raise failure from exc
     finally:
@@ -297,8 +288,79 @@ def send(connection: Connection, commands: Sequence[SqlCommand]) -> list[Result]
     return results
 
 
-def _answers(driver: Any) -> tuple[list[Any], psycopg.OperationalError | None]:
-    """Return the results of each statement, and why the rest is missing: what was answered before counts."""
+class _Prepared(msgspec.Struct, eq=False):
+    """A statement on one connection: how often it was executed, and whether the server has prepared it."""
+
+    name: bytes
+    used: int = 0
+    ready: bool = False
+
+
+def _add(
+    pgconn: Any, prepared: dict[str, _Prepared], commands: Sequence[SqlCommand], preparing: list[_Prepared | None]
+) -> None:
+    """Add the statements to the pipeline, and to ``preparing`` those before which a PREPARE was added, or None."""
+    for command in commands:
+        text = command.text.encode()
+        preparing.append(None)
+        if command.values is None:
+            pgconn.send_query_params(text, None)
+            continue
+        texts, formats = list[bytes | None](), list[bool]()
+        for value in command.values:
+            formats.append(isinstance(value, bytes))  # format 1 is binary: bytes are sent unchanged
+            if isinstance(value, str):
+                # PostgreSQL cannot store NUL, which ramdisks do send: it becomes U+FFFD.
+                texts.append((value.replace("\0", "\ufffd") if "\0" in value else value).encode())
+            elif isinstance(value, bool):
+                texts.append(b"t" if value else b"f")
+            elif value is None or isinstance(value, bytes):
+                texts.append(value)
+            else:  # a number
+                texts.append(repr(value).encode())
+        statement = prepared.get(command.text)
+        if statement is None and len(prepared) < _MOST_PREPARED:
+            statement = prepared[command.text] = _Prepared(b"f%d" % len(prepared))
+        if statement is not None:
+            statement.used += 1
+            if not statement.ready and statement.used >= _PREPARED_AFTER:
+                pgconn.send_prepare(statement.name, text)
+                preparing[-1], statement.ready = statement, True
+        if statement is not None and statement.ready:
+            pgconn.send_query_prepared(statement.name, texts, param_formats=formats)
+        else:
+            pgconn.send_query_params(text, texts, param_formats=formats)
+
+
+def _read(
+    driver: Any,
+    info: dict[str, Any],
+    commands: Sequence[SqlCommand],
+    preparing: list[_Prepared | None],
+    answers: Iterator[Any],
+    results: list[Result],
+) -> None:
+    """Add the result of each statement; raise psycopg's error of the first one that failed or was not answered."""
+    transformer = info.get("transformer") or info.setdefault("transformer", Transformer(driver))
+    for place, command in enumerate(commands):
+        for is_answer in (False, True) if preparing[place] is not None else (True,):
+            received = next(answers)
+            if isinstance(received, Exception):
+                raise received
+            result = received[0]
+            if result.status not in _DONE:
+                raise errors.error_from_result(result)
+            if not is_answer:  # it was prepared
+                preparing[place] = None
+        rows: Sequence[Any] = ()
+        if command.answers:
+            transformer.set_pgresult(result)
+            rows = transformer.load_rows(0, result.ntuples, tuple)
+        results.append((rows, result.command_tuples or 0))
+
+
+def _answers(driver: Any) -> Iterator[Any]:
+    """Return the results of each statement, and then why the rest is missing: what was answered before counts."""
     pgconn, answers, results = driver.pgconn, list[Any](), list[Any]()
     deadline = time.monotonic() + driver.answer_timeout
     try:
@@ -306,96 +368,21 @@ def _answers(driver: Any) -> tuple[list[Any], psycopg.OperationalError | None]:
             driver.wait(generators.send(pgconn))
         while True:
             while pgconn.is_busy():
-                driver.wait_until_readable(deadline)
+                left = deadline - time.monotonic()
+                if left <= 0 or not driver.socket.poll(left * 1000):
+                    pgconn.finish()  # a late answer must not be read as the next statement's
+                    late = f"the server has not answered for {driver.answer_timeout:g} s"
+                    raise psycopg.OperationalError(late)  # noqa: TRY301  # as if libpq had raised it
                 pgconn.consume_input()
             result = pgconn.get_result()
             if result is None:
                 answers.append(results)
                 results = []
             elif result.status == _SYNCED:
-                return answers, None
+                return iter(answers)
             else:
                 results.append(result)
     except psycopg.OperationalError as exc:
         if any(result.status == _FAILED for result in results):  # it says why the session has ended
             answers.append(results)
-        return answers, exc
-
-
-class _Prepared:
-    """A statement on one connection: how often it was executed, and whether the server has prepared it."""
-
-    __slots__ = ("name", "ready", "used")
-
-    def __init__(self, number: int) -> None:
-        self.name = f"f{number}".encode()
-        self.used = 0
-        self.ready = False
-
-
-def _add(pgconn: Any, prepared: dict[str, _Prepared], command: SqlCommand) -> _Prepared | None:
-    """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
-    text, values = command.text, command.values
-    if values is None:
-        pgconn.send_query_params(text.encode(), None)
-        return None
-    numbered, names = _number_parameters(text)
-    texts, formats = list[bytes | None](), list[bool]()
-    for name in names:
-        value = values[name]
-        formats.append(isinstance(value, bytes))  # format 1 is binary: bytes are sent unchanged
-        if isinstance(value, str):
-            # PostgreSQL cannot store NUL, which ramdisks do send: it becomes U+FFFD.
-            texts.append((value.replace("\0", "\ufffd") if "\0" in value else value).encode())
-        elif isinstance(value, bool):
-            texts.append(b"t" if value else b"f")
-        elif value is None or isinstance(value, bytes):
-            texts.append(value)
-        else:  # a number
-            texts.append(repr(value).encode())
-    prepared_statement = prepared.get(text)
-    if prepared_statement is None:
-        if len(prepared) >= _MOST_PREPARED:
-            pgconn.send_query_params(numbered, texts, param_formats=formats)
-            return None
-        prepared_statement = prepared[text] = _Prepared(len(prepared))
-    prepared_statement.used += 1
-    if prepared_statement.ready or prepared_statement.used < _PREPARED_AFTER:
-        new = None
-    else:
-        pgconn.send_prepare(prepared_statement.name, numbered)
-        new, prepared_statement.ready = prepared_statement, True
-    if prepared_statement.ready:
-        pgconn.send_query_prepared(prepared_statement.name, texts, param_formats=formats)
-    else:
-        pgconn.send_query_params(numbered, texts, param_formats=formats)
-    return new
-
-
-@lru_cache(maxsize=4096)
-def _number_parameters(text: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return the text with ``$1`` instead of ``%(name)s``, and the names in the order of their numbers."""
-    names: dict[str, int] = {}
-
-    def number(parameter: re.Match[str]) -> str:
-        name = parameter[1]
-        return "%" if name is None else f"${names.setdefault(name, len(names) + 1)}"
-
-    return _PLACEHOLDER.sub(number, text).encode(), tuple(names)
-
-
-def _result(driver: Any, info: Any, received: Any, *, answers: bool) -> Result:
-    """Return the result of a statement; raise psycopg's error if it failed, or was ``found`` instead of an answer."""
-    if isinstance(received, Exception):
-        raise received
-    result = received[0]
-    if result.status not in _DONE:
-        raise errors.error_from_result(result)
-    count = result.command_tuples or 0
-    if not answers:
-        return (), count
-    transformer = info.get("transformer")
-    if transformer is None:
-        transformer = info["transformer"] = Transformer(driver)
-    transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, tuple), count
+        return iter([*answers, exc])

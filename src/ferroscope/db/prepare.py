@@ -15,11 +15,11 @@ from sqlalchemy import Engine
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.database_fault import DatabaseFault
-from ferroscope.core.values import many
 from ferroscope.db import location, migrate
 from ferroscope.db.engine import build_engine
 from ferroscope.db.url import DatabaseUrlError, parse_url
+from ferroscope_client.core.database_fault import DatabaseFault
+from ferroscope_client.core.values import many
 
 # Time limit of one statement of a migration, in seconds.
 _MIGRATION_SECONDS: Final = 6 * 3600.0

@@ -7,6 +7,7 @@ violates the constraint, whatever both transactions saw before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -29,17 +30,18 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import OutcomeUnknownError
-from ferroscope.contracts.store import EVERYTHING, MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
-from ferroscope.core.lanes import OVERTAKING, Lane
+from ferroscope.contracts.store import MOST_WITHOUT, REQUESTS_OF, Bus, Channel, Clock, StopFlag, Take
+from ferroscope.core.lanes import OVERTAKING
 from ferroscope.core.losses import Cause, Loss, loss_of, may_release, with_loss
 from ferroscope.core.model import REQUEST_VERSION, Claim, Member
 from ferroscope.core.states import Event
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
+from ferroscope.db.mapping import db_now
 from ferroscope.db.requests import REQUEST
-from ferroscope.db.spellings import db_now
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.values import new_uuid
 
 T = TypeVar("T")
 Work = Callable[[Transaction, Claim], T]
@@ -151,32 +153,21 @@ class Queue:
         # Tokens of claims whose COMMIT was not answered: if committed, they lock a node in our own name.
         self._doubtful: set[str] = set()
 
-    def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
-        """Claim a request that is due and whose node is free, for the member ``holder``.
+    def get_with(
+        self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T] | None
+    ) -> tuple[Claim, T | None] | None:
+        """Claim a request that is due and whose node is free, for the member ``holder``; run ``work`` with the claim.
 
         It is the oldest of those with the lowest ``lanes.priority_of``. Requests of a newer release (an unknown event
         or a higher version) are skipped, and so are later requests of their node. Waits for at most ``timeout``
         seconds; None if no request became due in time or ``stop`` is set. Claims of a member whose heartbeat has
         expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
         poll. Raises ``StoreError``.
-        """
-        claimed = self._get(holder, timeout, stop, take, None)
-        return None if claimed is None else claimed[0]
-
-    def get_with(
-        self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T]
-    ) -> tuple[Claim, T | None] | None:
-        """Claim as ``get`` does, and run ``work`` in the claim's transaction; return the claim and ``work``'s result.
 
         Either the claim and the writes of ``work`` are committed, or neither. ``work`` may be run again, even for
         another request, as in ``Store.write``. If it raises, the request is claimed without it, so that the attempt
-        counts.
+        counts. Return the claim and ``work``'s result.
         """
-        return self._get(holder, timeout, stop, take, work)
-
-    def _get(
-        self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T] | None
-    ) -> tuple[Claim, T | None] | None:
         deadline, channel = self._clock.monotonic() + timeout, REQUESTS_OF[take.lane]
         tried = -1  # the position of the channel at the last claim, which found nothing
         while not stop.is_set():
@@ -194,7 +185,7 @@ class Queue:
         token, claimed = new_uuid(), None
         self._store.claims.add(token)
         try:
-            claimed = self._store.write(lambda tx: self._take(tx, holder, token, take, work), durable=False)
+            claimed = self._store.write(partial(self._take, holder, token, take, work), durable=False)
         except _TakenError:
             return None
         except OutcomeUnknownError:
@@ -211,7 +202,7 @@ class Queue:
         return claimed
 
     def _take(
-        self, tx: Transaction, holder: str, token: str, take: Take, work: Work[T] | None
+        self, holder: str, token: str, take: Take, work: Work[T] | None, tx: Transaction
     ) -> tuple[Claim, T | None] | None:
         parameters: dict[str, Any] = {}
         if take.lane is not None:

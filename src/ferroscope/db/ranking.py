@@ -13,11 +13,11 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.store import HARDWARE
-from ferroscope.core.values import natural
 from ferroscope.db import mapping, schema
 from ferroscope.db.search import build_statements
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
 from ferroscope.hardware import expressions
+from ferroscope_client.core.values import natural
 
 _n = schema.nodes.c
 
@@ -59,11 +59,8 @@ def _on_postgresql(element: _Value, compiler: SQLCompiler, **options: Any) -> st
     return f"CAST({value} AS double precision)" if isinstance(element, _NumberOrder) else value
 
 
-class Ranking:
+class Ranking(Repository):
     """All nodes that match, in an order; ``contracts.store.Query`` has pages of them instead."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def uuids(
         self,

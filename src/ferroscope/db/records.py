@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, or_, select, update
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import json_safety
 from ferroscope.core.model import Chassis, Portgroup
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import schema
 from ferroscope.db.errors import conflict
 from ferroscope.db.mapping import Mapper, page, sizes
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
 
 R = TypeVar("R", Chassis, Portgroup)
 
@@ -43,13 +43,10 @@ class _Statements(Generic[R]):
         self.delete = delete(table).where(columns.uuid == ident)
 
 
-class Records(Generic[R]):
+class Records(Repository, Generic[R]):
     """The chassis, or the port groups of all nodes: resources that nothing here interprets."""
 
-    _of: _Statements[R]
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
+    _of: ClassVar[_Statements[Any]]
 
     def add(self, record: R) -> None:
         """Store a new record; ``ConflictError`` if its UUID, name or address is in use."""
@@ -70,7 +67,8 @@ class Records(Generic[R]):
         row = self._tx.run(self._of.locked if lock else self._of.get, {"ident": ident}).first()
         if row is None:
             raise NotFoundError(self._kind, ident)
-        return self._of.mapper.from_row(row)
+        record: R = self._of.mapper.from_row(row)
+        return record
 
     def update(self, record: R) -> R:
         """Save all fields and return the record with its new ``updated_at``; ``NotFoundError``, ``ConflictError``."""
@@ -141,11 +139,8 @@ _RESUME = delete(schema.failover_pauses).where(_p.cluster == bindparam("cluster"
 _ADD_PAUSE = insert(schema.failover_pauses)
 
 
-class Remediations:
+class Remediations(Repository):
     """What the failed-node controller does and has done, by cluster."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def save(self, remediation: Remediation) -> None:
         """Add or update it; ``ConflictError`` if another one of the same node is in progress."""

@@ -13,19 +13,11 @@ import msgspec
 from ferroscope.contracts.errors import NotFoundError, SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.core.node import STORED
-from ferroscope.core.secrets import (
-    ENCRYPTED,
-    Document,
-    Path,
-    count_plain,
-    encrypted_values,
-    is_encrypted,
-    replace_values,
-)
+from ferroscope.core.secrets import ENCRYPTED, Path, count_plain, encrypted_values, is_encrypted, replace_values
 from ferroscope.db.store import Store
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import DecryptionError, KeyRing, key_id
+from ferroscope_client.core.node import STORED, Document
 
 Report = Callable[[str], None]
 Advance = Callable[[int], None]

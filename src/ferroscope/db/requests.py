@@ -16,14 +16,14 @@ from sqlalchemy import Double, bindparam, delete, func, insert, literal, select,
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.store import REQUESTS_OF, Audited, Later, Receipt, RepeatedCallError, StoredReceipt
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.lanes import ENDING, Lane, lane_of, priority_of
+from ferroscope.core.lanes import ENDING, lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.states import Event
-from ferroscope.core.values import new_uuid
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Answer, Session
-from ferroscope.db.spellings import db_now
+from ferroscope.db.mapping import Mapper, db_now
+from ferroscope.db.session import Answer, Repository
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.values import new_uuid
 
 REQUEST = Mapper(Request, schema.requests)
 
@@ -81,12 +81,13 @@ _ENDINGS = select(*REQUEST.columns).where(
 _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by(_r.id)
 
 
-class Requests:
-    """The operations on the queue within a transaction; ``db.queue`` claims requests."""
+class Requests(Repository):
+    """The operations on the queue within a transaction; ``db.queue`` claims requests.
 
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
-        self._held: set[str] = set()  # tokens of claims whose rows this transaction has locked
+    ``_held``: the tokens of the claims whose rows this transaction has locked.
+    """
+
+    _held: set[str] = set()
 
     def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
         """Put a request on the queue, if and when the transaction commits.
@@ -103,7 +104,7 @@ class Requests:
         lane = lane_of(request.event)
         row["lane"], row["priority"] = lane, priority_of(request.event)
         self._tx.ask(_INSERT, row)
-        self._tx.wake(REQUESTS_OF[lane])
+        self._tx.woken.add(REQUESTS_OF[lane])
         return None
 
     def claimed(self, claim: Claim) -> None:
@@ -220,11 +221,8 @@ def _require_replaced(ident: str, answer: Answer) -> None:
         raise RepeatedCallError(ident)
 
 
-class Receipts:
+class Receipts(Repository):
     """The receipts of a transaction."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def get(self, ident: str) -> StoredReceipt | None:
         """Return the receipt with this ID."""
@@ -237,12 +235,14 @@ class Receipts:
         if receipt.instead and not receipt.written:
             self._tx.ask(_REPLACE_VOID, {"_id": ident, "_kept": receipt.kept}, check=partial(_require_replaced, ident))
         else:
-            self._insert(ident, receipt.call, receipt.kept, void=False)
+            row = {"_id": ident, "_call": receipt.call, "_void": False, "_kept": receipt.kept}
+            self._tx.ask(_ADD_RECEIPT, row, failed=lambda _: RepeatedCallError(ident))
         return ident
 
-    def void(self, ident: str, call: str, kept: float) -> None:
+    def void(self, ident: str, receipt: Receipt) -> None:
         """Prevent any later commit under this ID; ``RepeatedCallError`` if there was one already."""
-        self._insert(ident, call, kept, void=True)
+        row = {"_id": ident, "_call": receipt.call, "_void": True, "_kept": receipt.kept}
+        self._tx.ask(_ADD_RECEIPT, row, failed=lambda _: RepeatedCallError(ident))
 
     def answered(self, ident: str, status: int, reply: str | None) -> None:
         """Add the response to a receipt."""
@@ -262,10 +262,6 @@ class Receipts:
             self._tx.connection.execute(update(schema.receipts).where(_t.id.in_(ids)).values(reply=None))
         return len(ids)
 
-    def _insert(self, ident: str, call: str, kept: float, *, void: bool) -> None:
-        row = {"_id": ident, "_call": call, "_void": void, "_kept": kept}
-        self._tx.ask(_ADD_RECEIPT, row, failed=lambda _: RepeatedCallError(ident))
-
 
 _AUDIT_EVENT: Final = Mapper(AuditEvent, schema.audit)
 _AUDIT_FIELDS: Final = tuple(name for name in _AUDIT_EVENT.fields if name != "id")
@@ -277,11 +273,8 @@ _OLD_EVENTS = select(_a.id).where(_a.at < bindparam("before")).order_by(_a.at).l
 _DELETE_EVENTS = delete(schema.audit).where(_a.id.in_(bindparam("ids", expanding=True)))
 
 
-class AuditLog:
+class AuditLog(Repository):
     """Audit events; append-only."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def append(self, event: AuditEvent) -> None:
         """Append the event with the transaction's time."""

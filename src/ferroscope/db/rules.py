@@ -13,12 +13,12 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Later, Query
-from ferroscope.core import json_safety
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, add, page, sizes
-from ferroscope.db.session import Session
-from ferroscope.hardware.expectations import Expectation
+from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.expectation import Expectation
 
 _RULE = Mapper(Rule, schema.rules)
 
@@ -39,11 +39,8 @@ _DELETE_DIALECT = delete(schema.rules).where(_r.dialect == bindparam("dialect"))
 _DELETE_ALL = delete(schema.rules)
 
 
-class Rules:
+class Rules(Repository):
     """The rules that were created through an API; the configuration's rules are not stored."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def add(self, rule: Rule) -> None:
         """Store a new rule; ``ConflictError`` if its UUID is in use."""
@@ -113,11 +110,8 @@ _EXPECTED = select(_e.document).order_by(_e.position)
 _FORGET = delete(schema.expectations)
 
 
-class Expectations:
+class Expectations(Repository):
     """What hardware is expected of which nodes; changes increase the revision of the rules."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def list(self) -> Sequence[Expectation]:
         """Return all, in their order."""

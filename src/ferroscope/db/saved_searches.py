@@ -8,9 +8,8 @@ from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.saved_search import SavedSearch
 from ferroscope.db import schema
-from ferroscope.db.mapping import Mapper
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import upsert
+from ferroscope.db.mapping import Mapper, upsert
+from ferroscope.db.session import Repository
 
 _SAVED = Mapper(SavedSearch, schema.saved_searches)
 _s = schema.saved_searches.c
@@ -19,11 +18,8 @@ _LOCK = select(_s.name).where(_s.user == bindparam("user")).order_by(_s.name).wi
 _REMOVE = delete(schema.saved_searches).where(_s.user == bindparam("user"), _s.name == bindparam("name"))
 
 
-class SavedSearches:
+class SavedSearches(Repository):
     """Each belongs to the user with the name of its principal, and has a name that is unique for this user."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def list(self, user: str) -> Sequence[SavedSearch]:
         """Return the searches of this user, by name."""

@@ -29,14 +29,15 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from ferroscope.contracts.store import SearchMatch, SharedMac
-from ferroscope.core import json_safety
-from ferroscope.core.mac_addresses import PLACEHOLDER_MACS
 from ferroscope.db import mapping, schema, trigrams
 from ferroscope.db.counted_ahead import CountedAhead
-from ferroscope.db.session import Session
+from ferroscope.db.session import Repository, Session
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
-from ferroscope.hardware.search_index import KINDS, LABEL, MAX_TEXT, IndexRow
+from ferroscope.hardware.search_index import MAX_TEXT, IndexRow
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.mac_addresses import PLACEHOLDER_MACS
+from ferroscope_client.hardware.search_fields import KINDS, LABEL
 
 # A search query as an SQL condition on a row of ``nodes``; ``hardware.expressions`` defines its meaning.
 #
@@ -280,11 +281,8 @@ class SharedIdentities(msgspec.Struct, frozen=True, kw_only=True):
     pairs_with_one_serial: list[tuple[str, str]]
 
 
-class SearchIndex:
+class SearchIndex(Repository):
     """The index that searches use: rows for each node, written with the results that they are derived from."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def replace(self, node: str, rows: Sequence[IndexRow], *, had: bool) -> None:
         """Replace the node's rows; ``had``: whether it may already have any."""

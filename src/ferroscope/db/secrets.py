@@ -11,11 +11,11 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, select
 
 from ferroscope.core.model import Node
-from ferroscope.core.node import STORED
-from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replace_values
+from ferroscope.core.secrets import ENCRYPTED, Path, is_plain, replace_values
 from ferroscope.db import schema
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import upsert
+from ferroscope.db.mapping import upsert
+from ferroscope.db.session import Repository, Session
+from ferroscope_client.core.node import STORED, Document
 
 FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
 _k = schema.secret_keys.c
@@ -23,11 +23,8 @@ _USED = select(_k.id).order_by(_k.id)
 _FORGET = delete(schema.secret_keys).where(_k.id == bindparam("_id"))
 
 
-class SecretKeys:
+class SecretKeys(Repository):
     """The IDs of the keys that have encrypted secrets of nodes, recorded by the first write with each key."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def used(self) -> Sequence[str]:
         return list(self._tx.run(_USED).scalars())

@@ -204,6 +204,7 @@ audit = Table(
     Column("status", Integer, nullable=False),
     Column("at", Double, nullable=False, index=True),
     Index("ix_audit_node", "node", "id"),
+    Index("ix_audit_user", "user", "id"),
     **SEQUENCE,
 )
 
@@ -236,6 +237,7 @@ outbox = Table(
     Column("error", String(255)),
     Column("settled_at", Double),
     Index("ix_outbox_target", "target", "state", "id"),
+    Index("ix_outbox_node", "node", "id"),
     **SEQUENCE,
 )
 

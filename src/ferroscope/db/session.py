@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 import structlog
-from sqlalchemy import Connection, Dialect
+from sqlalchemy import Connection, Dialect, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.elements import ClauseElement
 
@@ -25,8 +25,8 @@ from ferroscope.contracts.errors import LostUpdateError
 from ferroscope.contracts.store import NO_CALL, CallContext
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.notification import ChangeView, Subscription
-from ferroscope.db.executor import CommandError, CompiledStatements, Parameters, Rows, Send, SqlCommand
-from ferroscope.db.replication import Memory
+from ferroscope.db.connections import Memory
+from ferroscope.db.executor import CommandError, Rows, Send, SqlCommand
 from ferroscope.secrets.keys import KeyRing
 
 R = TypeVar("R")
@@ -36,7 +36,49 @@ _log = structlog.get_logger(__name__)
 Check = Callable[["Answer"], None]
 Failed = Callable[[IntegrityError], Exception]
 
+# The constant statements of this package, compiled once to a text for the driver.
+#
+# An inspection executes about sixty statements, and a third of its total cost was SQLAlchemy's work on each execution.
+# Statements whose shape varies (lists with filters, ``IN`` with a list) are executed by SQLAlchemy.
+
+Parameters = dict[str, Any]
 NOTHING: Final[Parameters] = {}
+# Far more than there are statements; the limit keeps the cache finite whatever queries clients send.
+_MAX_COMPILED: Final = 2048
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """A statement as the driver executes it, with the names of its values by position, if it does not take names."""
+
+    text: str
+    positions: tuple[str, ...] | None
+    defaults: dict[str, Any]
+    answers: bool  # whether it returns rows; asking the driver may cost more than reading them
+
+
+class CompiledStatements:
+    """A cache of the compiled statements of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        numbered: Any = type(engine.dialect)
+        # ``postgresql.send`` calls libpq, which numbers parameters.
+        self.dialect = numbered(paramstyle="numeric_dollar") if engine.dialect.driver == "psycopg" else engine.dialect
+        # The statement is kept too: its ``id`` is the key, and could be reused after it was freed.
+        self.compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
+
+    def compile(self, statement: Any, parameters: Parameters) -> Compiled:
+        """Compile ``statement`` for parameters of these names, and keep it."""
+        compiled = statement.compile(dialect=self.dialect, column_keys=list(parameters))
+        compiled_statement = Compiled(
+            text=str(compiled),
+            positions=tuple(compiled.positiontup) if compiled.positional else None,
+            defaults={} if compiled.params.keys() <= parameters.keys() else dict(compiled.params),
+            answers=bool(statement.is_select or getattr(statement, "_returning", ())),
+        )
+        if len(self.compiled) >= _MAX_COMPILED:
+            self.compiled.clear()
+        self.compiled[id(statement), tuple(parameters)] = (statement, compiled_statement)
+        return compiled_statement
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -78,7 +120,7 @@ class PendingAnswer(SqlCommand, eq=False):
 _REMOVED: Final = object()
 
 
-class Written:
+class Written(msgspec.Struct):
     """The rows that a transaction has written. A row's ``mark`` differs after each write: its version, or its time.
 
     A struct that was read before the same transaction wrote its row must not be written. The version alone would report
@@ -86,8 +128,7 @@ class Written:
     would be reverted in silence. Such a write is a mistake in the program, so it is raised where it is made.
     """
 
-    def __init__(self) -> None:
-        self._marks: dict[tuple[str, str], object] = {}
+    _marks: dict[tuple[str, str], object] = {}
 
     def check(self, kind: str, uuid: str, mark: object) -> None:
         """Raise ``LostUpdateError`` if a struct with this mark is older than what this transaction wrote."""
@@ -125,8 +166,14 @@ class Shared(msgspec.Struct):
     subscriptions: Sequence[Subscription] = ()
 
 
-class Repository(Generic[R]):
-    """A repository, built when it is first used; a transaction has one thread, so there is nothing to lock."""
+class Repository(msgspec.Struct):
+    """A part of a transaction: what it does with one kind of rows."""
+
+    _tx: Session
+
+
+class FirstUse(Generic[R]):
+    """Builds a repository when it is first used; a transaction has one thread, so there is nothing to lock."""
 
     def __init__(self, build: Callable[[Any], R]) -> None:
         self._build = build
@@ -157,10 +204,8 @@ class Session:
     """A transaction on ``connection``; the statements of ``opening`` begin it.
 
     On commit, ``begun`` are added to the process's claims and ``ended`` are removed. The messages in ``woken`` are
-    published, ``transitions`` and ``hardware_changes`` are reported to the meter, and the process's memory keeps the
-    ``epochs`` of leases.
-
-    ``at_end`` buffer the statements that are written together, before the transaction is committed.
+    published: the name of a channel, and what may follow it. ``transitions`` and ``hardware_changes`` are reported to
+    the meter, and the process's memory keeps the ``epochs`` of leases.
     """
 
     now = _BeginTime()  # in seconds since the epoch
@@ -173,7 +218,6 @@ class Session:
         self.claims, self.memory = shared.claims, shared.memory
         self.info = connection.info
         self.used: list[str] = []  # the names of the repositories that were used
-        self.at_end: list[Callable[[], None]] = []
         self.woken: set[str] = set()
         self.transitions: list[Moved] = []
         self.hardware_changes: list[ChangeView] = []
@@ -236,18 +280,6 @@ class Session:
         self.flush()
         return pending.received
 
-    def moved(self, moved: Moved) -> None:
-        """Report this transition of a node if and when the transaction commits."""
-        self.transitions.append(moved)
-
-    def hardware_changed(self, changes: Sequence[ChangeView]) -> None:
-        """Report these differences from the previous inspection if and when the transaction commits."""
-        self.hardware_changes.extend(changes)
-
-    def wake(self, channel: str) -> None:
-        """Publish on ``channel`` if and when this transaction commits; details may follow its name."""
-        self.woken.add(channel)
-
     def end(self, closing: Sequence[SqlCommand], position: str = "") -> int | None:
         """Send the buffered statements and ``closing``, which begins with COMMIT; nothing if there were no statements.
 
@@ -308,7 +340,6 @@ class Session:
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
-        self.at_end.clear()
         for name in self.used:
             del self.__dict__[name]
 

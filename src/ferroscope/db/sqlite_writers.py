@@ -23,16 +23,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 import structlog
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreUnavailableError
-from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.errors import classify, is_elsewhere
 from ferroscope.db.executor import execute, rollback
 from ferroscope.db.sqlite import BEGIN, is_open, waiting
+from ferroscope_client.core.database_fault import DatabaseFault
 
 W = TypeVar("W")
 R = TypeVar("R")
@@ -100,18 +101,15 @@ class WalSync:
 _MAX_GROUP: Final = 16
 
 
-class Unit(Generic[W, R]):
-    """A unit of work that waits for its turn, and what came of it."""
+class Unit(msgspec.Struct, Generic[W, R], eq=False):
+    """A unit of work that waits for its turn, and what came of it; its thread is woken by the release of a lock."""
 
-    __slots__ = ("error", "is_done", "leads", "result", "woken", "work")
-
-    def __init__(self, work: W) -> None:
-        self.work = work
-        self.woken = threading.Lock()
-        self.woken.acquire()
-        self.leads = self.is_done = False
-        self.result: R | None = None
-        self.error: BaseException | None = None
+    work: W
+    woken: Any
+    leads: bool = False
+    is_done: bool = False
+    result: R | None = None
+    error: BaseException | None = None
 
     def run(self, call: Callable[[W], R | None]) -> None:
         """Keep what ``call`` returns or raises."""
@@ -146,7 +144,8 @@ class WriteTurns(Generic[W, R]):
 
         ``StoreUnavailableError``: it was not begun in time. ``OutcomeUnknownError``: the thread that ran it was ended.
         """
-        unit: Unit[W, R] = Unit(work)
+        unit: Unit[W, R] = Unit(work, threading.Lock())
+        unit.woken.acquire()
         with self._lock:
             unit.leads, self._is_led = not self._is_led, True
             self._waiting.append(unit)

@@ -10,16 +10,17 @@ import msgspec
 from sqlalchemy import Double, bindparam, case, func, select
 
 from ferroscope.contracts.store import Ended
-from ferroscope.core import json_safety
 from ferroscope.core.counts import Backlog, Census, FleetCounts, HardwareCondition, Population, group_failures
 from ferroscope.core.model import Inspection
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import mapping, schema
 from ferroscope.db.counted_ahead import CountedAhead
 from ferroscope.db.inspections import INSPECTION
+from ferroscope.db.mapping import Whole
 from ferroscope.db.search import windows
-from ferroscope.db.session import Session
-from ferroscope.db.spellings import Whole
+from ferroscope.db.session import Repository
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.states import Provision, State
 
 _nodes, _r = schema.nodes.c, schema.requests.c
 _BACKLOG = (
@@ -85,11 +86,8 @@ def _to_enum(kind: type[E], value: str) -> E:
     return kind(value) if value in kind.__members__.values() else cast("E", value)
 
 
-class Statistics:
+class Statistics(Repository):
     """Counts for display and monitoring only."""
-
-    def __init__(self, tx: Session) -> None:
-        self._tx = tx
 
     def fleet(self) -> FleetCounts:
         """Return how many nodes there are; of a large fleet, as they were counted some seconds ago."""

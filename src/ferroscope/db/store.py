@@ -31,11 +31,10 @@ from ferroscope.contracts.store import (
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.notification import Subscription
 from ferroscope.db import executor, sqlite
-from ferroscope.db.connections import ConnectionPool
+from ferroscope.db.connections import FOLLOWS, GALERA, POSITION, ConnectionPool, Memory
 from ferroscope.db.errors import classify, is_elsewhere, leaves_open, to_unavailable_error
-from ferroscope.db.executor import CompiledStatements, database_of
-from ferroscope.db.replication import FOLLOWS, POSITION, Memory
-from ferroscope.db.session import Shared
+from ferroscope.db.executor import database_of
+from ferroscope.db.session import CompiledStatements, Shared
 from ferroscope.db.sqlite_writers import SqliteWriters
 from ferroscope.db.transaction import Transaction
 from ferroscope.secrets.keys import KeyRing
@@ -367,7 +366,7 @@ class Store:
 
     def _is_committed(self, ident: str, receipt: Receipt) -> bool | None:
         """Return whether the transaction with this receipt was committed; None if that cannot be said now."""
-        void = Work(lambda tx: tx.receipts.void(ident, receipt.call, receipt.kept), write=True, durable=True)
+        void = Work(lambda tx: tx.receipts.void(ident, receipt), write=True, durable=True)
         look = Work(lambda tx: tx.receipts.get(ident), write=False, durable=False)
         try:
             try:
@@ -384,11 +383,13 @@ def _complete(work: Work, transaction: Transaction, result: object) -> WriteResu
     """Buffer what else the transaction has to write."""
     if not work.write:
         return WriteResult(result, transaction, transaction.is_used)
-    for write in tuple(transaction.at_end):
-        write()
-    audited, receipt, ident = work.call.audited, work.call.receipt, ""
+    if "journal" in transaction.__dict__:
+        transaction.journal.write_rest()
+    if GALERA in transaction.info and "nodes" in transaction.__dict__:
+        transaction.nodes.write_locked()
+    audited, receipt = work.call.audited, work.call.receipt
     if audited is not None and not audited.recorded:
         transaction.audit.record(audited)
-    if receipt is not None and transaction.is_used:
-        ident = transaction.receipts.add(receipt)
-    return WriteResult(result, transaction, transaction.is_used, ident)
+    is_used = transaction.is_used
+    ident = transaction.receipts.add(receipt) if receipt is not None and is_used else ""
+    return WriteResult(result, transaction, is_used, ident)

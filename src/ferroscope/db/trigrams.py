@@ -1,7 +1,7 @@
 """An index of the trigrams of all texts in which a search looks for bare words, so that it does not read all nodes.
 
 PostgreSQL has indexes of its extension ``pg_trgm``. SQLite has a table of FTS5, which triggers keep up to date. MariaDB
-has no such index, so a search reads the nodes there.
+has no such index, so a search reads the nodes there. Migration 0006 creates both.
 """
 
 from __future__ import annotations
@@ -24,15 +24,7 @@ _COLUMNS: Final = {
     "bmc_addresses": ("address",),
 }
 _OF_PARTS: Final = "kind = 'words'"
-# What tells the rows of a node apart on SQLite, where they begin with its UUID.
-_SOURCES: Final = {
-    "search_index": "{0}node || ' words ' || {0}position",
-    "nodes": "{0}uuid",
-    "bmc_addresses": "{0}node || ' ' || {0}address",
-}
 _UUID_CHARACTERS: Final = 36
-# So many characters of a UUID are enough to find the few rows that have them.
-_PREFIX_CHARACTERS: Final = 13
 _HAS_TRIGRAM: Final = re.compile(r"[a-z0-9]{3}")
 _UUID_PREFIX: Final = re.compile(r"[0-9a-f-]{1,36}")
 # PostgreSQL has trigrams of letters and digits only. As letters, these tell addresses and names apart, too.
@@ -41,9 +33,9 @@ _TO_LETTERS: Final = str.maketrans(_LETTERS)
 _EXACT: Final = str.maketrans({"*": "[*]", "?": "[?]", "[": "[[]"})
 
 
-def _texts(name: str, row: str = "") -> str:
-    """Return the SQL of all texts of a row of the table, each on a line of its own."""
-    texts = " || '\n' || ".join(f"coalesce({row}{column}, '')" for column in _COLUMNS[name])
+def _texts(name: str) -> str:
+    """Return the SQL of all texts of a row of the table, each on a line of its own, as the index has it."""
+    texts = " || '\n' || ".join(f"coalesce({column}, '')" for column in _COLUMNS[name])
     return f"lower({texts})" if name == "nodes" else f"({texts})"
 
 
@@ -54,36 +46,9 @@ def _as_letters(texts: str) -> str:
     return texts
 
 
-def create_statements(dialect: str) -> Iterator[str]:
-    """Yield what creates the index, and fills it with what the tables have."""
-    if dialect == "postgresql":
-        yield "CREATE EXTENSION IF NOT EXISTS pg_trgm"
-        for name in _COLUMNS:
-            where = f" WHERE {_OF_PARTS}" if name == "search_index" else ""
-            texts = _as_letters(_texts(name))
-            yield f"CREATE INDEX ix_{name}_trigrams ON {name} USING gin ({texts} gin_trgm_ops){where}"
-    if dialect == "sqlite":
-        options = "tokenize='trigram case_sensitive 1', detail=none"
-        yield f"CREATE VIRTUAL TABLE trigrams USING fts5(source, words, {options})"
-        for name in _COLUMNS:
-            where = f" WHERE {_OF_PARTS}" if name == "search_index" else ""
-            yield f"INSERT INTO trigrams SELECT {_SOURCES[name].format('')}, {_texts(name)} FROM {name}{where}"  # noqa: S608  # constant names
-            yield from _triggers(name)
-
-
-def _triggers(name: str) -> Iterator[str]:
-    source = _SOURCES[name].format("old.")
-    add = f"INSERT INTO trigrams VALUES ({_SOURCES[name].format('new.')}, {_texts(name, 'new.')});"  # noqa: S608
-    # Only the comparison by GLOB uses the index.
-    remove = (
-        "DELETE FROM trigrams WHERE rowid IN (SELECT rowid FROM trigrams "  # noqa: S608
-        f"WHERE source GLOB substr({source}, 1, {_PREFIX_CHARACTERS}) || '*' AND source = {source});"
-    )
-    new, old = (f"WHEN {row}.{_OF_PARTS} " if name == "search_index" else "" for row in ("new", "old"))
-    changed = ", ".join(_COLUMNS[name])
-    yield f"CREATE TRIGGER trigrams_add_{name} AFTER INSERT ON {name} {new}BEGIN {add} END"
-    yield f"CREATE TRIGGER trigrams_remove_{name} AFTER DELETE ON {name} {old}BEGIN {remove} END"
-    yield f"CREATE TRIGGER trigrams_change_{name} AFTER UPDATE OF {changed} ON {name} {new}BEGIN {remove} {add} END"
+def index_names(dialect: str) -> Sequence[str]:
+    """Return the names of the indexes on PostgreSQL, which a backup of its tables alone does not restore."""
+    return [f"ix_{name}_trigrams" for name in _COLUMNS] if dialect == "postgresql" else []
 
 
 def find_nodes(tx: Session, word: str) -> Sequence[str] | None:

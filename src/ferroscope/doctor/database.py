@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -20,27 +20,28 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreError, StoreUnavailableError
 from ferroscope.core import finding
-from ferroscope.core.database_fault import DATABASE_CODES, DatabaseFailure
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import Member
 from ferroscope.core.problems import Facts, list_problems
-from ferroscope.core.values import many
 from ferroscope.db import Store, Transaction, location, migrate
 from ferroscope.db.prepare import schema_problem
 from ferroscope.db.rekey import census
 from ferroscope.doctor import host
-from ferroscope.doctor.boot_host import examine_boot
 from ferroscope.doctor.database_server import cluster, durability
 from ferroscope.doctor.media import examine_image
-from ferroscope.doctor.pxe_filter import examine_pxe_filter
-from ferroscope.doctor.ramdisk import examine_ramdisks
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import KeyRing
 from ferroscope.telemetry.key_check import missing_keys
 from ferroscope.telemetry.members import about
+from ferroscope_client.core.database_fault import DATABASE_CODES, DatabaseFailure
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
+from ferroscope_client.installed import PluginError, load_installed
 
 _LEASE: Final = "ferroscope/doctor"
+
+# What a package adds to the checks, with an entry point in the group ``ferroscope.checks``.
+AddChecks = Callable[[Settings], Iterator[Finding]]
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -49,10 +50,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
     for host_finding in host.examine(settings):
         served = served or host_finding.code == host.SERVED
         yield host_finding
-    yield from examine_boot(settings.boot, settings.pxe_filter)
-    yield from examine_pxe_filter(settings)
     yield from examine_image(settings, SystemClock())
-    yield from examine_ramdisks(settings)
+    yield from _added(settings)
     backend = None
     if old := location.left_behind(settings.database):
         summary = f"{old} is the database of an earlier release and is not used"
@@ -74,6 +73,17 @@ def examine(settings: Settings) -> Iterator[Finding]:
     finally:
         if backend is not None:
             backend.close()
+
+
+def _added(settings: Settings) -> Iterator[Finding]:
+    """Run the checks that packages add with entry points in the group ``ferroscope.checks``."""
+    try:
+        checks: Mapping[str, AddChecks] = load_installed("ferroscope.checks")
+    except PluginError as exc:
+        yield Finding("checks", "wrong", str(exc), exc.advice)
+        return
+    for examine_part in checks.values():
+        yield from examine_part(settings)
 
 
 def _missing_file(settings: Settings, *, served: bool) -> Finding | None:

@@ -27,8 +27,7 @@ from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
 from ferroscope.contracts.store import CoordinationUnavailableError
-from ferroscope.core.finding import API_ON_LOOPBACK, UNMANAGED_BOOT, Finding
-from ferroscope.core.values import many
+from ferroscope.core.finding import API_ON_LOOPBACK, UNMANAGED_BOOT
 from ferroscope.http_server.server import addresses, bind, check_anonymous
 from ferroscope.http_server.tls import certificates
 from ferroscope.liveness.service import build_coordination_service
@@ -36,6 +35,8 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.externals import build_drivers
 from ferroscope.runtime.system import SystemClock, service_group
 from ferroscope.storage.stores import build_object_stores
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 SERVED: Final = "port-served"
 

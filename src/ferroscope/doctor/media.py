@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from ferroscope.config.options import Settings, is_loopback
 from ferroscope.contracts.store import Clock
-from ferroscope.core.finding import Finding
-from ferroscope.core.values import without_secrets
 from ferroscope.remote.image_check import ImageCheck
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import without_secrets
 
 _CODE: Final = "ramdisk-iso"
 

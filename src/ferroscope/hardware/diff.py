@@ -13,8 +13,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.hardware.parts import Kind, Part, Value, parts
-from ferroscope.hardware.search_index import KINDS
+from ferroscope.hardware.parts import Part, Value, parts
+from ferroscope_client.hardware.readings import Kind
+from ferroscope_client.hardware.search_fields import KINDS
 
 ChangeKind = Literal["added", "removed", "changed", "replaced"]
 

@@ -9,40 +9,27 @@ import fnmatch
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import labels
 from ferroscope.core import model as level
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import many
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import Query
 from ferroscope.hardware.query import QueryError, parse
-from ferroscope.hardware.search_index import KINDS, OWN, IndexedField, IndexRow
+from ferroscope.hardware.search_index import IndexRow
+from ferroscope_client.core import labels
+from ferroscope_client.core.expectation import Expectation, Severity
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import many
+from ferroscope_client.hardware.search_fields import KINDS, OWN, IndexedField
 
 MAX_EXPECTATIONS: Final = 500
 _MAX_LISTED_ITEMS: Final = 5
 # Deviations of a node that are kept.
 _MAX_DEVIATIONS: Final = 200
 _BYTES_PER_GIB: Final = 2**30
-
-Severity = Literal["warning", "failure"]
-
-
-class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A condition on the machines that ``nodes``, a selector of labels, and ``names``, a pattern, choose.
-
-    ``severity``: a deviation fails the inspection, or is only reported.
-    """
-
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-    nodes: Annotated[str, msgspec.Meta(max_length=labels.LONGEST_SELECTOR)] = ""
-    names: Annotated[str, msgspec.Meta(max_length=255)] = "*"
-    severity: Severity = "warning"
-    expect: Annotated[list[Annotated[str, msgspec.Meta(max_length=2000)]], msgspec.Meta(min_length=1, max_length=50)]
 
 
 class Deviation(msgspec.Struct, frozen=True):

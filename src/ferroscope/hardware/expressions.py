@@ -18,8 +18,9 @@ import msgspec
 
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
-from ferroscope.hardware.parts import Kind
-from ferroscope.hardware.search_index import KINDS, LABEL, OWN, IndexRow
+from ferroscope.hardware.search_index import IndexRow
+from ferroscope_client.hardware.readings import Kind
+from ferroscope_client.hardware.search_fields import LABEL
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -175,17 +176,3 @@ def _holds(query: Query, read_column: Callable[[str], Found]) -> bool:
             return (value in values) is not negated
         case Glob(_, pattern):
             return fnmatch.fnmatchcase(value, pattern.replace("[", "[[]"))
-
-
-def fields() -> list[tuple[str, str, str, str]]:
-    """Return every field for the reference: syntax, type, unit and description."""
-    rows: list[tuple[str, str, str, str]] = []
-    for kind, kind_fields in KINDS.items():
-        for name, field in kind_fields.items():
-            syntax = name if kind == "node" else f"{kind}.{name}"
-            type_ = "text" if field.is_text else "yes or no" if field.boolean else "number"
-            rows.append((syntax, type_, "" if field.factor != 1.0 else field.unit, field.about))
-    for name, field in OWN.items():
-        type_ = "text" if field.is_text else "yes or no" if field.boolean else "time"
-        rows.append((name, type_, "", field.about))
-    return [*rows, (f"{LABEL}.KEY", "text", "", "Label of the node; has label.KEY: whether there is one")]

@@ -16,16 +16,20 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core.mac_addresses import local_last
 from ferroscope.core.model import Document, Node
-from ferroscope.hardware.parts import mapping, plain_words, text
+from ferroscope_client.core.mac_addresses import local_last
+from ferroscope_client.hardware.readings import mapping, plain_words, text
 
 # More would bloat each node's data. Locally administered addresses are kept last: those of virtual functions may change
 # with each boot.
 MAX_KEPT_MACS: Final = 64
 _MAX_CHARACTERS: Final = 128
 # Serial numbers that mainboards report until one is set, besides those that ``text`` drops.
-_COUNTED: Final = ("0123456789abcdef", "123456789abcdef", "01234567890", "1234567890")
+_COUNTED: Final = frozenset(
+    sequence[:length]
+    for sequence in ("0123456789abcdef", "123456789abcdef", "01234567890", "1234567890")
+    for length in range(5, len(sequence) + 1)
+)
 # Example UUIDs that boards have until one is set: AMI's first, then Dell's without a service tag. Other programs have
 # the same lists (osquery/osquery#8887, FOGProject/fogproject). Firmware shows them in either byte order.
 _NOT_UUIDS: Final = frozenset(
@@ -71,8 +75,8 @@ def identify(system_vendor: Any, system_uuid: Any, macs: Sequence[str]) -> Machi
     """Return the identity in an inventory's ``system_vendor``, the system UUID if it is elsewhere, and the MACs."""
     vendor = mapping(system_vendor)
     reported = system_uuid if system_uuid is not None else vendor.get("uuid")
-    kept = sorted(local_last(macs)[:MAX_KEPT_MACS])
-    return MachineIdentity(_serial(vendor.get("serial_number")), _uuid(reported), tuple(kept))
+    kept = macs if len(macs) <= MAX_KEPT_MACS else local_last(macs)[:MAX_KEPT_MACS]
+    return MachineIdentity(_serial(vendor.get("serial_number")), _uuid(reported), tuple(sorted(kept)))
 
 
 def decode_identity(document: Any) -> MachineIdentity | None:
@@ -139,8 +143,7 @@ def _serial(value: Any) -> str | None:
     signs = plain_words(serial).replace(" ", "")
     if "serial" in signs and signs.isalpha():  # Chassis Serial Number, Enter Serial
         return None
-    is_counted = len(signs) > 4 and any(sequence.startswith(signs) for sequence in _COUNTED)
-    return None if len(set(signs)) < 2 or is_counted else serial  # 0000000, XXXX, 0123456789
+    return None if len(set(signs)) < 2 or signs in _COUNTED else serial  # 0000000, XXXX, 0123456789
 
 
 def _uuid(value: Any) -> str | None:

@@ -7,23 +7,20 @@ dmidecode and lshw collectors add.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from ipaddress import ip_address
 from itertools import compress
 from operator import itemgetter, methodcaller
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from ferroscope import lldp
-from ferroscope.core.json_safety import clean_text
-from ferroscope.core.mac_addresses import boot_mac, normalized_mac
-from ferroscope.core.values import bmc_ip, normalized_ip
+from ferroscope_client import lldp
+from ferroscope_client.core.mac_addresses import boot_mac, normalized_mac
+from ferroscope_client.core.values import normalized_ip
+from ferroscope_client.hardware.readings import Kind, address, mapping, mappings, number, text
 
-Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu", "firmware", "health", "result"]
 Value = str | float
 
 MAX_PARTS: Final = 512
@@ -32,16 +29,6 @@ MAX_PARTS: Final = 512
 _BYTES_PER_MIB: Final = 2**20
 # The TLVs that identify the switch, its port and its name, and say the port's VLAN and MTU.
 _PLUGGED: Final = frozenset({1, 2, 4, 5, 127})
-# What firmware reports for an unknown value, in lower case, with a space for every other character: spellings vary.
-_SAYS_NOTHING: Final = frozenset(
-    {
-        "", "none", "null", "n a", "na", "unknown", "not specified", "not provided", "not available", "not applicable",
-        "not present", "not set", "unspecified", "no dimm", "empty", "absent", "default string",
-        "to be filled by o e m", "to be filled by oem", "fill by oem", "o e m", "system manufacturer",
-        "system product name", "system serial number",
-    }
-)  # fmt: skip
-_SIGNS: Final = re.compile(r"[\W_]+")
 _SIZE: Final = re.compile(r"\s*+(\d{1,9})\s*+([KMGT])i?B\s*+\Z")
 _RATE: Final = re.compile(r"\s*+(\d{1,9})\s*+(?:MT/s|MHz)\s*+\Z")
 _POWERS: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -134,11 +121,9 @@ def _texts(part: dict[str, Any], names: Iterable[tuple[str, str]]) -> dict[str, 
     """Return the known texts of a part, like ``text`` for each of them."""
     texts: dict[str, Value] = {}
     for name, key in names:
-        value = part.get(key)
-        if type(value) is str:
-            value = _clean_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _clean(value)
-            if value is not None:
-                texts[name] = value
+        value = text(part.get(key))
+        if value is not None:
+            texts[name] = value
     return texts
 
 
@@ -297,59 +282,6 @@ def ip(inventory: Any) -> str | None:
     return None
 
 
-def text(value: Any) -> str | None:
-    """Return the stripped text; None for placeholders that firmware reports."""
-    if type(value) is not str:
-        return None
-    return _clean_cached(value) if len(value) <= _MAX_CACHED_CHARACTERS else _clean(value)
-
-
-def _clean(value: str) -> str | None:
-    value = clean_text(value).strip()
-    return None if says_nothing(value) else value
-
-
-def plain_words(value: str) -> str:
-    """Return the letters and digits of a text in lower case, with one space for each run of other characters."""
-    return _SIGNS.sub(" ", value.lower()).strip()
-
-
-def says_nothing(value: str) -> bool:
-    """Whether this is a placeholder of firmware for an unknown value."""
-    return len(value) <= _MAX_CACHED_CHARACTERS and plain_words(value) in _SAYS_NOTHING
-
-
-# Machines of a site share most texts: vendors, models, types, slots.
-_MAX_CACHED_CHARACTERS: Final = 64
-_clean_cached: Final = lru_cache(maxsize=4096)(_clean)
-
-
-_NUMBERS: Final = (int, float)
-
-
-def address(value: Any) -> str | None:
-    """Return a BMC's address; None for a placeholder of ramdisks, or an address that is not unique to a BMC."""
-    return bmc_ip(text(value))
-
-
-def number(value: Any, factor: int = 1) -> float | None:
-    """Return a number that every database can store, also from a string."""
-    if isinstance(value, str):
-        if len(value) > 32:
-            return None
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
-        return None
-    try:
-        scaled = float(value) * factor
-    except OverflowError:
-        return None
-    return scaled if math.isfinite(scaled) and abs(scaled) < 1e30 else None
-
-
 def _measure(form: re.Pattern[str], value: Any) -> float | None:
     match = form.match(value) if isinstance(value, str) else None
     if match is None:
@@ -365,18 +297,3 @@ def _total(sizes: Iterable[float | None]) -> float | None:
 
 def _drop_unknown(**fields: Value | None) -> dict[str, Value]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """Return the object, or an empty one if the value is not an object."""
-    return value if isinstance(value, dict) else {}
-
-
-def mappings(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list, none if the value is not a list."""
-    if not isinstance(value, list):
-        return []
-    return value if _OBJECTS.issuperset(map(type, value)) else [member for member in value if isinstance(member, dict)]
-
-
-_OBJECTS: Final = frozenset({dict})

@@ -12,7 +12,6 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from ferroscope.core.labels import is_key
 from ferroscope.hardware.expressions import (
     COMPARE,
     All,
@@ -28,9 +27,11 @@ from ferroscope.hardware.expressions import (
     Text,
     Word,
 )
-from ferroscope.hardware.parts import Kind
-from ferroscope.hardware.search_index import KINDS, LABEL, OWN, SPELLED, IndexedField, fold, label
+from ferroscope.hardware.search_index import fold
 from ferroscope.hardware.sources import spellings
+from ferroscope_client.core.labels import is_key
+from ferroscope_client.hardware.readings import Kind
+from ferroscope_client.hardware.search_fields import KINDS, LABEL, OWN, SPELLED, IndexedField, label
 
 # The values in queries: numbers with units, booleans, times, and the spellings of texts.
 

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.core import bmc_place
-from ferroscope.core.bmc_place import Place
 from ferroscope.core.model import Node
 from ferroscope.hardware import machine_identity
+from ferroscope_client.core import bmc_place
+from ferroscope_client.core.bmc_place import Place
 
 _NEEDED_FACTS: Final = 2
 

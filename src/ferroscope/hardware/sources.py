@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document
+from ferroscope_client.core import mac_addresses
 
 IN_BAND: Final = "agent"
 
@@ -101,13 +101,6 @@ def _identity(name: str, item: Any) -> str | None:
 #
 # Names are compared without the legal form of the company, so that ``vendor == dell`` finds "Dell Inc.".
 
-# IDs from the public PCI ID database.
-VENDORS: Final = {
-    "15b3": "mellanox", "8086": "intel", "14e4": "broadcom", "10de": "nvidia", "1002": "amd", "1022": "amd",
-    "1077": "qlogic", "1924": "solarflare", "1425": "chelsio", "19e5": "huawei", "1dd8": "pensando", "177d": "cavium",
-    "10ec": "realtek", "1d6a": "aquantia", "1137": "cisco", "1af4": "virtio", "144d": "samsung", "1344": "micron",
-    "1c5c": "hynix", "1179": "toshiba", "10df": "emulex", "1d0f": "amazon", "9005": "adaptec", "1000": "lsi",
-}  # fmt: skip
 
 # How firmware spells them, folded; the first one is the common name.
 _MAKERS: Final = (

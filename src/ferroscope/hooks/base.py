@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document, Node, Port, Severity
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 
 
 class PortChanges(msgspec.Struct):

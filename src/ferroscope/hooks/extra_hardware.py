@@ -10,9 +10,9 @@ import itertools
 from typing import Any, Final
 
 from ferroscope.core.model import Document
-from ferroscope.core.values import many
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.helpers import warn
+from ferroscope_client.core.values import many
 
 _RECORD_ITEMS: Final = 4
 _MAX_INTEGER: Final = (1 << 63) - 1

@@ -10,10 +10,11 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document, Node, Port, Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookContext, HookError, HookTask
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.hardware.readings import named_interfaces
 
 # Untrusted values in messages: short, printable, of any type.
 #
@@ -191,16 +192,3 @@ def valid_nics(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
         mac = mac_addresses.written_mac(record.get("mac_address"))
         if name in interfaces and mac is not None:
             yield Nic(name, mac, record)
-
-
-def named_interfaces(inventory: Document) -> Iterator[tuple[str, Document]]:
-    """Return the interface records that have a name, in the inventory's order."""
-    for record in records(inventory, "interfaces"):
-        name = record.get("name")
-        if isinstance(name, str) and name:
-            yield name, record
-
-
-def lldp(name: str, record: Document, plugin_data: Document) -> Any:
-    """Return the LLDP record of this interface, from the collector or else from the inventory."""
-    return part(plugin_data, "lldp_raw").get(name) or record.get("lldp")

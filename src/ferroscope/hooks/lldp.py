@@ -1,7 +1,7 @@
 """Hooks that read LLDP, by which switches describe the other end of a cable.
 
 ``parse-lldp`` writes it, parsed, to ``plugin_data.parsed_lldp``: interface name -> ``switch_chassis_id``,
-``switch_port_id``, ``switch_system_name``, VLANs and so on; see ``ferroscope.lldp``.
+``switch_port_id``, ``switch_system_name``, VLANs and so on; see ``ferroscope_client.lldp``.
 ``local-link-connection`` sets the switch and switch port of the node's ports: ``switch_id`` is the switch's MAC (unset
 if the switch uses another identifier), ``port_id`` its port, ``switch_info`` its name. Values set by an operator are
 not changed. Both skip malformed parts of a TLV, with a warning, and use the rest. If an interface has several recorded
@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from ferroscope import lldp
-from ferroscope.core.json_safety import clean_text
 from ferroscope.core.model import Document
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.helpers import listing, part, printable, warn
+from ferroscope_client import lldp
+from ferroscope_client.core.json_safety import clean_text
+from ferroscope_client.hardware import readings
 
 MAX_INTERFACES: Final = 64  # more than a machine has cables
 
@@ -30,8 +31,8 @@ class ParseLldpHook(InspectionHook):
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         recorded = [
             (name, raw)
-            for name, record in helpers.named_interfaces(inventory)
-            if (raw := helpers.lldp(name, record, plugin_data))
+            for name, record in readings.named_interfaces(inventory)
+            if (raw := readings.lldp(name, record, plugin_data))
         ]
         problems = []
         parsed: Document = {}
@@ -64,7 +65,7 @@ class LocalLinkConnectionHook(InspectionHook):
         problems = []
         for nic in helpers.valid_nics(inventory, plugin_data):
             port = ports.get(nic.mac)
-            recorded = helpers.lldp(nic.name, nic.record, plugin_data) if port is not None else None
+            recorded = readings.lldp(nic.name, nic.record, plugin_data) if port is not None else None
             if port is None or not recorded:
                 continue
             tlvs, unreadable = lldp.frame(recorded)

@@ -13,8 +13,8 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.config.plugins import EntryPoint
 from ferroscope.hooks.base import HookSetupError, InspectionHook, adapt
+from ferroscope_client.installed import EntryPoint
 
 # The list ``[inspector] hooks`` and the meaning of its items. Pure.
 #

@@ -15,12 +15,13 @@ from typing import Final
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
 from ferroscope.hardware import parts as hardware
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookSetupError, HookTask, InspectionHook
 from ferroscope.hooks.extra_hardware import convert_records, is_list_of_records
 from ferroscope.hooks.helpers import part, printable, warn
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.hardware import readings
 
 _MAX_NAME: Final = 64
 
@@ -46,7 +47,7 @@ class ArchitectureHook(InspectionHook):
 def _name(value: object) -> str | None:
     if not isinstance(value, str) or len(value) > _MAX_NAME or not value.strip().isprintable():
         return None
-    return hardware.text(value)
+    return readings.text(value)
 
 
 _MAX_CPUS: Final = 1 << 20
@@ -65,7 +66,7 @@ class CpusHook(InspectionHook):
 
 
 def _count(value: object) -> int | None:
-    number = hardware.number(value)
+    number = readings.number(value)
     return int(number) if number is not None and 1 <= number <= _MAX_CPUS else None
 
 
@@ -120,7 +121,7 @@ class MemoryHook(InspectionHook):
 
 
 def _megabytes(value: object) -> int | None:
-    number = hardware.number(value)
+    number = readings.number(value)
     return int(number) if number is not None and 1 <= number <= _MAX_MB else None
 
 
@@ -142,7 +143,7 @@ def _with_records(plugin_data: Document) -> Document:
 
 
 def _in_mib(document: Document, name: str) -> float | None:
-    size = hardware.number(document.get(name))
+    size = readings.number(document.get(name))
     return None if size is None else size / _BYTES_PER_MIB
 
 

@@ -16,12 +16,12 @@ import msgspec
 import yaml
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document
-from ferroscope.core.text_files import text_of
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import warn
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.text_files import text_of
 
 
 class _Alias(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,11 +16,11 @@ import structlog
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.errors import StoreError
 from ferroscope.core.model import Document, Node, Port, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import many
 from ferroscope.hooks.base import HookContext, HookError, HookTask, InspectionHook, PortChanges, ReadOnlyError
 from ferroscope.hooks.helpers import printable
 from ferroscope.hooks.loader import LoadedHook, check_order, load
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import many
 
 # The JSON documents that hooks get: read-only for the inventory, plain copies for the rest.
 #

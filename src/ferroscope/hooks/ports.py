@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import mac_addresses
 from ferroscope.core.model import Document, Port, Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import listing
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.reasons import Reason
 
 _MAX_CLIENT_ID: Final = 255
 

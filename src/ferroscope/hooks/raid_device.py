@@ -7,9 +7,9 @@ hint. Nodes that have a hint are left alone.
 from __future__ import annotations
 
 from ferroscope.core.model import Document
-from ferroscope.hardware.parts import text
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.helpers import listing, records, warn
+from ferroscope_client.hardware.readings import text
 
 
 class RaidDeviceHook(InspectionHook):

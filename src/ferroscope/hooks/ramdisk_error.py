@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import listing, part, printable
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import Reason
 
 _MAX_LENGTH: Final = 2000
 _MAX_REASON_LENGTH: Final = 300

@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ferroscope.core import values
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
-from ferroscope.hardware import parts as hardware
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import listing, printable, records, set_number, warn
+from ferroscope_client.core import values
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.hardware import readings
 
 TEXTS: Final = (
     *("model", "wwn", "serial", "vendor", "wwn_with_extension", "wwn_vendor_extension"),
@@ -119,7 +119,7 @@ def _size(symbol: str, rest: str) -> Test:
         raise HintError(f"the operator {symbol} is for strings, but the hint size is a number")
 
     def test(value: Any) -> bool:
-        size = hardware.number(value)
+        size = readings.number(value)
         return size is not None and 0 <= size < _MAX_NUMBER and within(size / _BYTES_PER_GIB)
 
     return test
@@ -253,7 +253,7 @@ def _local_gb(task: HookTask, disk: Any) -> int:
     if not disk:
         return 0  # a machine without disks needs no warning
     reported = disk.get("size") if isinstance(disk, dict) else None
-    size = hardware.number(reported)
+    size = readings.number(reported)
     gib = int(size // _BYTES_PER_GIB) if size is not None and 0 < size < _MAX_NUMBER else 0
     if not gib:
         warn(

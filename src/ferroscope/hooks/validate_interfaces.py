@@ -12,14 +12,14 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from ferroscope.core import mac_addresses
 from ferroscope.core.lookup import MAX_INTERFACES
-from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import many
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import listing, part, printable, warn
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.mac_addresses import IgnoredMacs
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import many
 
 _MAX_NAME: Final = 255
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.core.values import new_uuid
+from ferroscope_client.core.values import new_uuid
 
 HEADER: Final = "Openstack-Request-Id"
 # Present if the body has not been read and the application only decides whether to read it. Status 100 means yes; any
 # other response is final.
 HEAD_ONLY: Final = "ferroscope.head_only"
+# The address that a request comes from: the connection's, or the one that a trusted proxy reports; "" if unknown.
+SOURCE: Final = "ferroscope.source"
 NAMES: Final = "ferroscope.client_certificate"
 """The key of the environ that has the names of the client's certificate, one in each line, as ``KIND:NAME``. No header
 has this name."""

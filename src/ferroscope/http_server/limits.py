@@ -3,11 +3,15 @@
 Clients may be slow, silent or hostile, from one address or from thousands. So no new connection is rejected: if a limit
 is reached, another one is closed instead. A shared limit is enforced on the source that uses most of it, so that one
 source cannot end the requests of others. A connection whose request is being processed waits for us, and is never
-closed. Used only by the server's thread.
+closed. Connections are used only by the server's thread.
+
+Where a request comes from: the connection's address, or the one that a trusted proxy reports.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import resource
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
@@ -15,13 +19,60 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.http_server.sources import TrustedProxies, group
+from ferroscope.http_server.agreed import SOURCE
+from ferroscope_client.core.values import limit_key, parse_ip
 
 # File descriptors for everything except client connections: the database, BMCs, logs.
 _OTHER_FILES: Final = 256
+_PORT: Final = re.compile(r":\d{1,5}", re.ASCII)
 _MAX_FILES: Final = 65_536
 # The most requests queued for a thread. Beyond this, nothing more is read from any client.
 _MAX_QUEUED_REQUESTS: Final = 512
+
+
+def parse_forwarded(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address from X-Forwarded-For. Some proxies add the port, and brackets around an IPv6 address."""
+    text = text.strip()
+    host, bracket, port = text.removeprefix("[").partition("]") if text.startswith("[") else text.partition(":")
+    if bracket == "]":
+        return parse_ip(host) if not port or _PORT.fullmatch(port) else None
+    return parse_ip(host) if _PORT.fullmatch(f":{port}") and "." in host else parse_ip(text)
+
+
+class TrustedProxies:
+    """The proxies whose X-Forwarded-For is trusted; none by default."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        """``ValueError`` names the first invalid network."""
+        self._networks = tuple(ipaddress.ip_network(text) for text in texts)
+
+    def __contains__(self, source: str) -> bool:
+        if not self._networks:
+            return False
+        address = parse_ip(source)
+        return address is not None and any(address in network for network in self._networks)
+
+    def source(self, env: Mapping[str, Any]) -> str:
+        """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
+        peer = str(env.get("REMOTE_ADDR", ""))
+        if peer not in self:
+            address = parse_ip(peer)
+            return "" if address is None else str(address)
+        source = peer
+        for text in reversed(str(env.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
+            address = parse_forwarded(text)
+            if address is None:
+                break
+            source = str(address)
+            if source not in self:
+                break
+        return source
+
+    def host(self, env: Mapping[str, Any]) -> str:
+        """Return the host name under which a trusted proxy was called, "" if there is none or it does not say."""
+        if str(env.get("REMOTE_ADDR", "")) not in self:
+            return ""
+        return str(env.get("HTTP_X_FORWARDED_HOST", "")).rpartition(",")[2].strip()
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,12 +150,12 @@ class OpenConnections:
 
     def count_for(self, address: str) -> str:
         """Return the address that a connection counts for; "" for a proxy, which many clients share."""
-        return "" if address in self._trusted else group(address)
+        return "" if address in self._trusted else limit_key(address)
 
     def client_of(self, address: str, headers: Iterable[tuple[bytes, bytes]]) -> str:
         """Return the client whose request has these headers, as the source that its limits count for."""
         reported = ", ".join(value.decode("latin-1") for name, value in headers if name == b"x-forwarded-for")
-        return group(self._trusted.source({"REMOTE_ADDR": address, "HTTP_X_FORWARDED_FOR": reported}))
+        return limit_key(self._trusted.source({"REMOTE_ADDR": address, "HTTP_X_FORWARDED_FOR": reported}))
 
     def join(self, member: LimitedConnection) -> None:
         """Add a new connection, and close those that exceed the limits."""
@@ -176,12 +227,13 @@ class OpenConnections:
             if not self._evict_idle(None):
                 return
 
-    def admit(self, environ: Mapping[str, Any]) -> str | None:
+    def admit(self, environ: dict[str, Any]) -> str | None:
         """Count a request that waits or runs for its source, until ``release``; return that source.
 
         None, and nothing is counted, if the source already has too many of them.
         """
-        source = group(self._trusted.source(environ))
+        environ[SOURCE] = address = self._trusted.source(environ)
+        source = limit_key(address)
         count = self._requests_of.get(source, 0)
         if source and count >= self.limits.requests_per_source:
             return None

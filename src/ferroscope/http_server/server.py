@@ -21,11 +21,9 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.options import ApiSettings, Settings, is_loopback
 from ferroscope.http_server.connection import Connection
 from ferroscope.http_server.host import Host
-from ferroscope.http_server.limits import OpenConnections, limits
-from ferroscope.http_server.sources import TrustedProxies
-from ferroscope.http_server.threads import CallThreads
+from ferroscope.http_server.limits import OpenConnections, TrustedProxies, limits
 from ferroscope.http_server.tls import Certificates, TlsConnection
-from ferroscope.http_server.wsgi import Application, base_environ
+from ferroscope.http_server.wsgi import Application, CallThreads, base_environ
 from ferroscope.telemetry.log import QuietLog
 
 BACKLOG_CONNECTIONS: Final = 1024

@@ -24,11 +24,11 @@ import structlog
 from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import Followed
 from ferroscope.config.options import ApiSettings
-from ferroscope.core.finding import Finding
-from ferroscope.core.values import many
 from ferroscope.http_server.agreed import NAMES
 from ferroscope.http_server.connection import Connection
 from ferroscope.telemetry.log import QuietLog
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 EXPIRES_SOON_SECONDS: Final = 14 * 86400.0
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}

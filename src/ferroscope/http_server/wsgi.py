@@ -1,17 +1,25 @@
-"""WSGI: builds the environ of a request, and the bytes of the response. Connections are handled elsewhere."""
+"""Runs the WSGI application: the environ of a request, the bytes of the response, and the threads for both.
+
+The threads are started when there is a call for them. ``concurrent.futures`` gives each call a future with a lock and a
+condition, which no caller here waits for. With it, a call costs the server half as much again.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from email.utils import formatdate
 from http import HTTPStatus
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 import httptools
+import structlog
 
 from ferroscope.http_server.agreed import HEADER
 from ferroscope.http_server.file_part import FilePart
@@ -19,6 +27,9 @@ from ferroscope.http_server.file_part import FilePart
 _AUTHORITY_END: Final = re.compile(rb"[/?#]")
 
 Application = Callable[..., Iterable[bytes]]
+Job = Callable[[], None]
+
+_log: Final = structlog.get_logger(__name__)
 
 # Sent with every response: browsers must not guess its type, run anything in it, embed it, keep a copy, or pass on its
 # address. Source: OWASP Secure Headers Project.
@@ -131,15 +142,10 @@ def security_headers(*, https: bool, present: Collection[str] = ()) -> list[tupl
     return [(name, value) for name, value in wanted if name.lower() not in present]
 
 
-# The same as lines, with the names in lower case: for HTTP and for HTTPS.
+# The same as lines, by their names in lower case: for HTTP and for HTTPS.
 _SECURITY_LINES: Final = tuple(
-    tuple((name.lower(), f"{name}: {value}") for name, value in security_headers(https=https))
-    for https in (False, True)
+    {name.lower(): f"{name}: {value}" for name, value in security_headers(https=https)} for https in (False, True)
 )
-
-
-def _security_lines(*, https: bool, present: Collection[str] = ()) -> list[str]:
-    return [line for name, line in _SECURITY_LINES[https] if name not in present]
 
 
 def refusal(status: int, message: str = "", *, https: bool, request_id: str, retry: bool = False) -> bytes:
@@ -151,7 +157,7 @@ def refusal(status: int, message: str = "", *, https: bool, request_id: str, ret
     text = message or phrase
     lines = [f"HTTP/1.1 {phrase}", "Connection: close", "Content-Type: text/plain", f"Content-Length: {len(text) + 1}"]
     lines += [f"{HEADER}: {request_id}", *(["Retry-After: 1"] if retry else [])]
-    return "\r\n".join([*lines, *_security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
+    return "\r\n".join([*lines, *_SECURITY_LINES[https].values(), "", f"{text}\n"]).encode("latin-1")
 
 
 def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes | FilePart]:
@@ -174,18 +180,103 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
             if close is not None:
                 close()
         length = len(body)
-    lines = [f"HTTP/1.1 {status}", *[f"{name}: {value}" for name, value in headers]]
+    lines, defaults = [f"HTTP/1.1 {status}"], _SECURITY_LINES[environ["wsgi.url_scheme"] == "https"].copy()
+    if status[:3] not in ("204", "304"):
+        defaults["content-length"] = f"Content-Length: {length}"
+    defaults["date"] = f"Date: {formatdate(usegmt=True)}"
+    for name, value in headers:
+        lines.append(f"{name}: {value}")
+        defaults.pop(name.lower(), None)
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
         raise ValueError("a response header contains a line break")
-    names = {name.lower() for name, _ in headers}
-    lines += _security_lines(https=environ["wsgi.url_scheme"] == "https", present=names)
-    if "content-length" not in names and status[:3] not in ("204", "304"):
-        lines.append(f"Content-Length: {length}")
-    if "date" not in names:
-        lines.append(f"Date: {formatdate(usegmt=True)}")
+    lines += defaults.values()
     if not keep:
         lines.append("Connection: close")
     elif version == "1.0":
         lines.append("Connection: keep-alive")
     no_body = environ["REQUEST_METHOD"] == "HEAD" or status[:3] in ("204", "304")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"), b"" if no_body else body
+
+
+class CallThreads:
+    """At most ``most`` threads, which live until ``close``. Submit from one thread only.
+
+    Sources take turns, so that a source with many jobs delays each of the others by one of them. Half of the threads
+    take no long job: the interpreter runs one thread at a time, so each long job slows all others down.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._started = 0
+        self._lock = threading.Lock()
+        self._jobs: OrderedDict[str, deque[tuple[Job, bool]]] = OrderedDict()  # and whether it is a long one
+        self._long = 0  # jobs that run
+        self._put_off = 0  # jobs that a thread could have taken, if not so many long ones had run
+        # One True for each job; False ends a thread.
+        self._waiting: SimpleQueue[bool] = SimpleQueue()
+        # One entry for each thread that has finished its work. Surplus entries, once all threads have started, do no
+        # harm.
+        self._idle: deque[None] = deque()
+
+    def submit(self, job: Job, source: str, *, is_long: bool = False) -> None:
+        """Run ``job`` when a thread is free and it is this source's turn."""
+        with self._lock:
+            self._jobs.setdefault(source, deque()).append((job, is_long))
+        self._waiting.put(True)
+        try:
+            self._idle.pop()
+        except IndexError:
+            if self._started < self._most:
+                self._started += 1
+                threading.Thread(target=self._run, name=f"{self._name}_{self._started}", daemon=True).start()
+
+    def close(self) -> None:
+        """Drop the waiting jobs; the threads end with their present job."""
+        with self._lock:
+            self._put_off = 0
+        try:
+            while True:
+                self._waiting.get_nowait()
+        except Empty:
+            for _ in range(self._started):
+                self._waiting.put(False)
+
+    def _run(self) -> None:
+        while self._waiting.get():
+            job, is_long = self._take()
+            try:
+                job()
+            except Exception:  # noqa: BLE001  # the boundary: a job answers its own faults, and its thread must live
+                _log.exception("a call failed")
+            if is_long:
+                self._end_long()
+            self._idle.append(None)
+
+    def _take(self) -> tuple[Job, bool]:
+        """Return the first job of the source whose turn it is; an empty job if only long ones are left."""
+        with self._lock:
+            is_full = self._long >= max(1, self._most // 2)
+            source = next((source for source, jobs in self._jobs.items() if not (is_full and jobs[0][1])), None)
+            if source is None:
+                self._put_off += 1
+                return _do_nothing, False
+            jobs = self._jobs[source]
+            job, is_long = jobs.popleft()
+            self._long += is_long
+            if jobs:
+                self._jobs.move_to_end(source)
+            else:
+                del self._jobs[source]
+            return job, is_long
+
+    def _end_long(self) -> None:
+        with self._lock:
+            self._long -= 1
+            if self._put_off:
+                self._put_off -= 1
+                self._waiting.put(True)
+
+
+def _do_nothing() -> None:
+    """Leave the jobs to the threads that run long ones."""

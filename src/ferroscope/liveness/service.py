@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import structlog
 
-from ferroscope.config.added import backend as selected
 from ferroscope.config.coordination_options import problem
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
+from ferroscope.config.plugins import backend as selected
 from ferroscope.contracts.store import (
     Bus,
     Clock,
@@ -18,6 +17,7 @@ from ferroscope.contracts.store import (
     StopFlag,
 )
 from ferroscope.liveness.watch import PartyWatch
+from ferroscope_client.installed import PluginError
 
 _log = structlog.get_logger(__name__)
 

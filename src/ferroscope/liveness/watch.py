@@ -18,8 +18,8 @@ from typing import Final
 import structlog
 
 from ferroscope.contracts.store import Bus, Channel, Clock, CoordinationService, CoordinationUnavailableError, StopFlag
-from ferroscope.core.finding import Finding
-from ferroscope.core.values import many
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 _log = structlog.get_logger(__name__)
 

@@ -12,12 +12,12 @@ from typing import Final
 
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Clock, Held, Query, StoredObject
-from ferroscope.core.finding import Finding
-from ferroscope.core.states import State
-from ferroscope.core.values import many
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
 from ferroscope.storage.mover import UPLOAD_TIMEOUT_SECONDS, Mover, MoveResult
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import many
 
 # Data is moved soon after its inspection has ended; an idle look is one short query.
 PERIOD_SECONDS: Final = 5.0

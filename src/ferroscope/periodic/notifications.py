@@ -20,11 +20,11 @@ import structlog
 from ferroscope.contracts.remote import Sender, SendError, Senders
 from ferroscope.contracts.store import Clock
 from ferroscope.contracts.telemetry import Meter
-from ferroscope.core.finding import Finding
 from ferroscope.core.notification import EventTally, OutboxEvent
-from ferroscope.core.values import many
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 # Seconds between two checks of an empty outbox; a notification reaches its target within this time.
 OUTBOX_POLL_SECONDS: Final = 0.5
@@ -258,11 +258,7 @@ class Notifications:
 
         def work(tx: Transaction) -> tuple[dict[str, EventTally], float]:
             leadership.fence(tx)
-            pending = {
-                target_tally.target: target_tally
-                for target_tally in tx.outbox.tallies()
-                if target_tally.state == "pending"
-            }
+            pending = {tally.target: tally for tally in tx.outbox.tallies(["pending"])}
             for target, tally in pending.items():
                 surplus = min(tally.events - self._max_pending, _MOST_GIVEN_UP)
                 if surplus > 0:

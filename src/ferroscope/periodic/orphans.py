@@ -13,13 +13,14 @@ from ferroscope import transition
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import IronicUnavailableError, NodeSource
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import Entry, Node, Port, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, Event
-from ferroscope.core.values import many
+from ferroscope.core.states import Event
 from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE
+from ferroscope_client.core.values import many
 
 T = TypeVar("T")
 Item = TypeVar("Item", Node, Port)

@@ -17,14 +17,14 @@ from typing import Final
 from ferroscope import transition
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import labels
 from ferroscope.core.delivery import IllegalEventError, NotInspectableError
 from ferroscope.core.interfaces import own_names
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE, Provision, State
-from ferroscope.core.values import many
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
+from ferroscope_client.core import labels
+from ferroscope_client.core.states import ACTIVE, Provision, State
+from ferroscope_client.core.values import many
 
 # Due machines are searched for this often, or more often if they are inspected again sooner.
 MAX_PERIOD_SECONDS: Final = 60.0

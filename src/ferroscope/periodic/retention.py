@@ -18,9 +18,9 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.contracts.store import Clock, OldRows
-from ferroscope.core.values import many
 from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
+from ferroscope_client.core.values import many
 
 _PAGE_ROWS: Final = 1000
 # Rows that a transaction deletes, each with its data and journal.

@@ -21,11 +21,11 @@ import structlog
 from ferroscope.contracts.errors import LeaseLostError, StoreError
 from ferroscope.contracts.store import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseProfile
 from ferroscope.core.problems import DISABLED
-from ferroscope.core.values import many
 from ferroscope.leadership import Election, Leadership, StepLeadership, StoppingError
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 _log = structlog.get_logger(__name__)
 

@@ -19,10 +19,11 @@ from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import IllegalEventError, is_overdue
 from ferroscope.core.model import Entry, Node
-from ferroscope.core.states import Event, State
-from ferroscope.core.values import many
+from ferroscope.core.states import Event
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.leadership import StepLeadership
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import many
 
 _log = structlog.get_logger(__name__)
 

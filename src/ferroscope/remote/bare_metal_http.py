@@ -15,10 +15,10 @@ import urllib3
 
 from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.contracts.store import StopFlag
-from ferroscope.core import json_safety
 from ferroscope.remote.bounded_http import HttpAnswer, limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff, call_with_retries
+from ferroscope_client.core import json_safety
 
 T = TypeVar("T")
 

@@ -17,14 +17,14 @@ import urllib3
 
 from ferroscope.contracts.remote import Flaw
 from ferroscope.contracts.store import Clock
-from ferroscope.core.host_spelling import refusal_of_url
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import is_loopback, without_secrets
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError
-from ferroscope.remote.tls_errors import is_plain
+from ferroscope_client.core.host_spelling import refusal_of_url
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.tls_errors import is_plain
+from ferroscope_client.core.values import is_loopback, without_secrets
 
 _LOOK_SECONDS: Final = 3.0
 _GOOD_FOR_SECONDS: Final = 300.0

@@ -18,9 +18,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from ferroscope.core.host_spelling import refusal_of_host
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline
+from ferroscope_client.core.host_spelling import refusal_of_host
 
 MAX_LOOKUPS: Final = 64
 MAX_BMC_LOOKUPS: Final = 48

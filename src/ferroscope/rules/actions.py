@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.core.host_spelling import refusal_of_urls
 from ferroscope.core.model import Document
 from ferroscope.rules import writes
 from ferroscope.rules.data import Acting, ApiCall, Logged, RuleError, WriteRefusedError
 from ferroscope.rules.template import Argument, ArgumentKind, Signature
+from ferroscope_client.core.host_spelling import refusal_of_urls
 
 # Actions with an effect elsewhere: fail, log, approve, api-call.
 #

@@ -15,15 +15,16 @@ import structlog
 import yaml
 
 from ferroscope.contracts.store import Query
-from ferroscope.core import json_safety
 from ferroscope.core.model import PHASES, Rule
 from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
-from ferroscope.hardware.expectations import CompiledExpectation, Expectation, ExpectationError
+from ferroscope.hardware.expectations import CompiledExpectation, ExpectationError
 from ferroscope.rules.actions import url as problem_of_url
 from ferroscope.rules.conditions import CheckResult, RuleCondition
 from ferroscope.rules.data import MAX_RULES, InvalidRuleError, RuleData, RuleError
 from ferroscope.rules.engine import CompiledRule, RuleSet, compile_rule
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.expectation import Expectation
 
 _MAX_SIZE: Final = 4 * 1024 * 1024
 

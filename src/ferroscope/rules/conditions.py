@@ -13,8 +13,8 @@ from ferroscope.core.model import Document
 from ferroscope.rules import patterns, template
 from ferroscope.rules.comparisons import chain, equal
 from ferroscope.rules.data import BARE_METAL_ROOTS, InvalidRuleError, MissingDataError, RuleBudget, RuleData, RuleError
-from ferroscope.rules.jsonpath import JsonPath
 from ferroscope.rules.template import Argument, ArgumentKind, Arguments, Signature
+from ferroscope_client.core.json_path import InvalidPathError, JsonPath, PathCostError
 
 # The operators, in one table for both dialects.
 #
@@ -209,7 +209,10 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
 
     def holds(self, data: RuleData, checks: list[CheckResult] | None = None) -> bool:
         root, mask = data.root(self.root)
-        values = self.path.find(root, mask=mask)
+        try:
+            values = self.path.find(root, mask=mask)
+        except PathCostError as exc:
+            raise RuleError(str(exc)) from None
         if not values:
             if not self.check.operator.judges_missing:
                 return note(checks, None, holds=False, missing=f"{self.root}://{self.path.text}")
@@ -296,8 +299,8 @@ def _field(field: Any) -> tuple[str, JsonPath]:
         raise InvalidRuleError([f"invalid scheme {scheme[:40]}:// in field; expected data:// or node://"])
     try:
         return scheme, JsonPath(path)
-    except InvalidRuleError as exc:
-        raise InvalidRuleError([f"field: {problem}" for problem in exc.problems]) from None
+    except InvalidPathError as exc:
+        raise InvalidRuleError([f"field: {exc}"]) from None
 
 
 def _check_literal(operator: Operator, value: Any) -> None:

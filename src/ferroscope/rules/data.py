@@ -11,13 +11,14 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.core import introspection_data, json_safety
-from ferroscope.core.json_safety import ready
+from ferroscope.core import introspection_data
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import MASK, is_secret, without_user
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookContext
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.json_safety import ready
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import MASK, is_secret, without_user
 
 # Errors: in the rule itself, on the data it is applied to, and refusals by a rule.
 

@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from ferroscope.core.model import Document, Node, Rule, RuleDialect
-from ferroscope.core.reasons import Reason
 from ferroscope.hardware.expectations import CompiledExpectation
 from ferroscope.rules import conditions, template
 from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, RuleAction, find_action
@@ -38,6 +37,7 @@ from ferroscope.rules.data import (
     WriteRefusedError,
 )
 from ferroscope.rules.template import Arguments
+from ferroscope_client.core.reasons import Reason
 
 
 class CompiledAction(msgspec.Struct, frozen=True):

@@ -10,16 +10,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.core import json_safety, values
-from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port, Severity
-from ferroscope.core.values import MASK, is_secret
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import PortChanges
 from ferroscope.rules import engine, masking
 from ferroscope.rules.conditions import CheckResult
 from ferroscope.rules.data import RuleContext, RuleFailedError
 from ferroscope.rules.engine import CompiledRule, MaskSecrets, RuleSet
+from ferroscope_client.core import json_safety, values
+from ferroscope_client.core.json_safety import ready
+from ferroscope_client.core.values import MASK, is_secret
 
 # The difference between two documents, as a list of paths.
 

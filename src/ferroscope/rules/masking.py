@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ferroscope.core import values
 from ferroscope.core.model import Document
-from ferroscope.core.values import MASK
 from ferroscope.rules.actions import ACTIONS
 from ferroscope.rules.conditions import OPERATORS
 from ferroscope.rules.data import InvalidRuleError
+from ferroscope_client.core import values
+from ferroscope_client.core.values import MASK
 
 _NAMING: Final = frozenset({"path", "name", "field"})
 _VALUES: Final = frozenset({"value", "values", "regex"})

@@ -16,7 +16,6 @@ from urllib.parse import quote
 import msgspec
 
 from ferroscope.core.model import Document
-from ferroscope.core.values import many
 from ferroscope.rules import template
 from ferroscope.rules.data import (
     MAX_DEPTH,
@@ -28,6 +27,7 @@ from ferroscope.rules.data import (
     RuleError,
     Step,
 )
+from ferroscope_client.core.values import many
 
 Render = Callable[[RuleData], Any]
 

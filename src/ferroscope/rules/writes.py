@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ferroscope.core import labels, values
-from ferroscope.core.driver_names import not_enabled
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.node import SETTABLE, NodeField, TextForm
-from ferroscope.core.values import MAX_TRAITS
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError
 from ferroscope.rules.data import MAX_PATH, Acting, InvalidRuleError, RuleError
+from ferroscope_client.core import labels, values
+from ferroscope_client.core.driver_names import not_enabled
+from ferroscope_client.core.node import SETTABLE, NodeField, TextForm
+from ferroscope_client.core.values import MAX_TRAITS
 
 Check = Callable[[Any], str | None]
 

@@ -18,9 +18,9 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Bus, Clock, Publisher, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.db import POLL_SECONDS, Queue, Store, migrate
+from ferroscope.db.connections import Memory
 from ferroscope.db.engine import build_engine
 from ferroscope.db.prepare import ensure_schema, explained
-from ferroscope.db.replication import Memory
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import KeyRing, key_ring
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from ferroscope.bmc import BmcLimits, DriverOptions, load_drivers
-from ferroscope.config.added import backend as load_backend
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
+from ferroscope.config.plugins import backend as load_backend
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.remote import IronicClient
 from ferroscope.contracts.store import StopFlag
 from ferroscope.db import Store
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.installed import PluginError
 
 if TYPE_CHECKING:
     from ferroscope.api.http.context import AttachedCalls

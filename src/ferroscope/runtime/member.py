@@ -22,14 +22,14 @@ from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ConflictError, StoreError
 from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.core import finding
-from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import ClockStep, Document, Member
 from ferroscope.db import Store, Transaction, location
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import DatabaseClock
 from ferroscope.telemetry import members
+from ferroscope_client.core.database_fault import DatabaseFailure, DatabaseFault
+from ferroscope_client.core.finding import Finding
 
 _log = structlog.get_logger(__name__)
 

@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ferroscope.bus.checks import require_kombu
-from ferroscope.config.added import backend as selected
-from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.messaging_options import RabbitmqTarget
 from ferroscope.config.options import Settings
+from ferroscope.config.plugins import backend as selected
 from ferroscope.contracts.plugins import SecretSourceError
 from ferroscope.contracts.remote import NodeSource, ObjectStore, Sender, Senders
 from ferroscope.contracts.store import Clock, StopFlag
@@ -23,6 +22,7 @@ from ferroscope.runtime.wiring import build_resolver
 from ferroscope.secrets.references import Resolver
 from ferroscope.storage.reader import Archive
 from ferroscope.storage.stores import build_object_stores
+from ferroscope_client.installed import load_installed
 
 if TYPE_CHECKING:
     from ferroscope.liveness.watch import PartyWatch

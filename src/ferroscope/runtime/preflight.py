@@ -1,66 +1,43 @@
-"""Checks the settings before anything is opened: no port, no lease, no connection.
-
-Each part of the service builds itself from its settings and reports their problems. Here all of them do so at once, so
-that an operator sees every mistake at the first start, and a supervisor never starts children that cannot start.
-"""
+"""Checks the settings of a process by its roles before anything is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from ferroscope.bus.checks import check_bus_setup
-from ferroscope.config.added import load_installed
-from ferroscope.config.errors import OptionRefusedError, SetupError, StartError
+from ferroscope.config.errors import OptionRefusedError, SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
-from ferroscope.db.prepare import check_url
-from ferroscope.http_server import tls
+from ferroscope.runtime.start_checks import Check, list_checks, refuse_problems
 from ferroscope.runtime.system import SystemClock
-from ferroscope.secrets.keys import key_ring
+from ferroscope_client.installed import PluginError, load_installed
 
 if TYPE_CHECKING:
     from ferroscope.runtime.roles import Role
 
-Check = Callable[[], object]
-
 # Roles that talk to BMCs, or to the attached Ironic.
 _DRIVE: Final = frozenset({"api", "worker"})
-_OWN: Final = frozenset({"api", "worker", "periodic", "pxe-filter"})
+_OWN: Final = frozenset({"api", "worker", "periodic"})
 
 
 def check(settings: Settings, roles: Collection[str]) -> None:
     """Raise ``OptionRefusedError`` with all problems of the settings of a process with these roles."""
-    problems: dict[str, None] = {}  # several roles may report the same problem
     try:
         others = _others(frozenset(roles))
     except SetupError as exc:
         raise OptionRefusedError(str(exc)) from exc
-    for run_check in _checks(settings, frozenset(roles), others):
-        try:
-            run_check()
-        except (SetupError, StartError, OSError) as exc:
-            problems[str(exc)] = None
-    if problems:
-        raise OptionRefusedError(*problems)
+    refuse_problems(_checks(settings, frozenset(roles), others))
 
 
 def _checks(settings: Settings, roles: frozenset[str], others: Sequence[Role]) -> Iterator[Check]:
-    yield partial(check_url, settings)
-    yield partial(key_ring, settings)
-    if broker := settings.bus.broker():
-        yield partial(check_bus_setup, broker)
-    yield from _ports(settings, roles)
+    yield from list_checks(settings, api="api" in roles)
     drives = any(role.drives_bmcs for role in others)
     if roles & _DRIVE or drives:
         yield from _inspections(settings, roles, drives=drives)
     if "api" in roles:
         yield from _api(settings)
-    if "pxe-filter" in roles:
-        yield from _pxe_filter(settings)
     for role in others:
         yield partial(role.check, settings)
 
@@ -84,19 +61,6 @@ def _inspections(settings: Settings, roles: frozenset[str], *, drives: bool) -> 
         yield partial(periodic_tasks.build_senders, settings, Event())
 
 
-def _ports(settings: Settings, roles: frozenset[str]) -> Iterator[Check]:
-    from ferroscope.api.service.metrics_port import metrics_check
-    from ferroscope.http_server.server import check_anonymous
-    from ferroscope.telemetry.tracing import check_tracing
-
-    yield partial(check_anonymous, settings, api="api" in roles)
-    if "api" in roles or settings.metrics.port:
-        yield partial(tls.certificates, settings.api)
-    if settings.metrics.port:
-        yield partial(metrics_check, settings, SystemClock())
-    yield partial(check_tracing, settings.tracing)
-
-
 def _api(settings: Settings) -> Iterator[Check]:
     from ferroscope.api.auth.configured import build_authentication, build_policy
     from ferroscope.runtime.wiring import build_forwarder
@@ -114,14 +78,6 @@ def _routes() -> None:
         load_installed("ferroscope.pages")
     except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
-
-
-def _pxe_filter(settings: Settings) -> Iterator[Check]:
-    from ferroscope.pxe_filter import checks
-    from ferroscope.pxe_filter.elsewhere import build_macs_elsewhere
-
-    yield partial(checks.check, settings)
-    yield partial(build_macs_elsewhere, settings.pxe_filter, SystemClock(), Event())
 
 
 def _others(roles: frozenset[str]) -> list[Role]:

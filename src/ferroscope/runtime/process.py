@@ -17,19 +17,24 @@ import structlog
 
 from ferroscope.affinity import Keeper
 from ferroscope.api.service.metrics_port import serve as serve_metrics
-from ferroscope.api.urls import announce
 from ferroscope.bus.checks import check_bus
 from ferroscope.config.errors import SetupError, StartError
-from ferroscope.config.options import Settings
+from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import Channel, Clock
 from ferroscope.contracts.telemetry import Meter
-from ferroscope.core.finding import Finding
 from ferroscope.db import location
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.http_server import tls
-from ferroscope.http_server.server import BACKLOG_CONNECTIONS, HttpServer, check_anonymous, listeners
+from ferroscope.http_server.server import (
+    BACKLOG_CONNECTIONS,
+    HttpServer,
+    addresses,
+    check_anonymous,
+    enabled_apis,
+    listeners,
+)
 from ferroscope.http_server.tls import Certificates
 from ferroscope.http_server.wsgi import Application
 from ferroscope.liveness.service import build_party_watch
@@ -42,6 +47,7 @@ from ferroscope.runtime.system import EXIT_CUT_OFF, EXIT_FAULT, Reload, Reread, 
 from ferroscope.telemetry.key_check import KeyCheck
 from ferroscope.telemetry.metrics import Metrics, build_metrics
 from ferroscope.telemetry.tracing import build_tracer
+from ferroscope_client.core.finding import Finding
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import Singleton
@@ -158,7 +164,7 @@ class ServiceProcess:
         if "api" in self._roles:
             self._play_api(backend, drivers, membership, meter, sockets, certificates)
             if self._sockets is None:  # otherwise the supervisor has logged it
-                announce(settings.api, _log)
+                _announce(settings.api)
         for channel in (Channel.REQUESTS, Channel.LEASES):  # wake up the waiting threads
             self._ending.append(partial(backend.bus.publish, channel))
 
@@ -325,7 +331,7 @@ def run(
     if sockets:
         for listener in sockets:  # clients that connect while no child runs are served by the next one
             listener.listen(BACKLOG_CONNECTIONS)
-        announce(settings.api, _log)
+        _announce(settings.api)
     wiring.preload(roles)
 
     def play(member: str) -> int:
@@ -364,3 +370,18 @@ def _status_of(loop: Singleton) -> Callable[[], str]:
 
 def _problem_of(singleton: Singleton) -> Callable[[], Finding | None]:
     return lambda: singleton.problem
+
+
+def _announce(settings: ApiSettings) -> None:
+    """Log where the APIs listen, and warn if other hosts can reach them without authentication."""
+    hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
+    places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in enabled_apis(settings)}
+    _log.info("listens", **places)
+    if page := settings.page_url:
+        _log.info("web page", url=page)
+    if places and not settings.loopback_only and settings.auth_strategy == "noauth":
+        _log.warning(
+            "authentication is disabled: any client that can reach these ports has full control; "
+            "set [api] auth_strategy",
+            host=",".join(settings.host),
+        )

@@ -12,13 +12,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.runtime.backend import Backend
+from ferroscope_client.installed import PluginError, load_installed
 
 
 class RoleContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import grp
 import math
 import os
-import secrets
 import signal
 import socket
 import threading
@@ -51,11 +50,6 @@ def service_group() -> int | None:
         return grp.getgrnam("ferroscope").gr_gid
     except KeyError:
         return None
-
-
-def new_token() -> str:
-    """Return 256 random bits in hexadecimal: iPXE takes a word that begins with a hyphen for an option."""
-    return secrets.token_hex(32)
 
 
 # The clock of this host, and detection of steps of the database's clock.

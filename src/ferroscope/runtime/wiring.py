@@ -1,6 +1,6 @@
 """The composition root: builds the implementations of the contracts, and passes them to the roles.
 
-Implementations are built only here, in ``backend`` (the database) and in ``pxe_filter`` (filters).
+Implementations are built only here, and in ``backend`` (the database).
 """
 
 from __future__ import annotations
@@ -15,30 +15,29 @@ import structlog
 
 from ferroscope.api.auth.configured import build_authentication, build_policy
 from ferroscope.api.auth.failures import guesses
-from ferroscope.config.added import backend as _selected
-from ferroscope.config.added import load_installed
 from ferroscope.config.errors import SetupError
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
+from ferroscope.config.plugins import backend as _selected
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.plugins import SecretOptions
 from ferroscope.contracts.remote import Forwarder
 from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.values import new_uuid
 from ferroscope.remote.addresses import Networks
 from ferroscope.runtime.backend import Backend
-from ferroscope.runtime.system import SystemClock, new_token
+from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
 from ferroscope.storage.stores import build_archive
+from ferroscope_client.core.values import new_token, new_uuid
+from ferroscope_client.installed import PluginError, load_installed
 
 _log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.auth.policy import Policy
-    from ferroscope.api.http.added import AddPages
     from ferroscope.api.http.context import AccessControl, ApiContext, FailureReader
+    from ferroscope.api.http.route import AddPages
     from ferroscope.hooks.pipeline import Pipeline
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.runtime.externals import Attached
@@ -197,11 +196,13 @@ def _control_access(
     from ferroscope.api.http.audit import Audit
     from ferroscope.api.http.context import AccessControl
     from ferroscope.api.rate_limit import Callers, RateLimiter
+    from ferroscope.http_server.limits import TrustedProxies
 
     return AccessControl(
         authentication=authentication,
         policy=policy,
         audit=Audit(settings.audit, backend.store, clock, process=process) if settings.audit.enabled else None,
+        proxies=TrustedProxies(settings.api.trusted_proxies),
         callers=Callers(settings.api),
         hosts=Hosts(known_names(settings)),
         admission=RateLimiter(settings.api, clock),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
-from ferroscope.core.text_files import NotTextError, text_of
+from ferroscope_client.core.text_files import NotTextError, text_of
 
 _MAX_BYTES: Final = 64 * 1024
 _ABSENT: Final = "no such file below [secrets] file_directory"

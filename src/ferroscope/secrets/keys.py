@@ -24,9 +24,9 @@ from ferroscope.config.errors import SetupError
 from ferroscope.config.followed import ConfigFileError, Followed
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import SecretKeyError
-from ferroscope.core import json_safety
 from ferroscope.core.secrets import Path as Position
-from ferroscope.core.text_files import NotTextError, text_of
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.text_files import NotTextError, text_of
 
 # The line of the key file that stands for "do not encrypt"; as the first one, it makes ``db rekey`` decrypt.
 IDENTITY: Final = "identity"

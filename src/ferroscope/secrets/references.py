@@ -14,9 +14,10 @@ from ferroscope.config.plugins import Plugins
 from ferroscope.contracts.errors import BmcError, SecretKeyError
 from ferroscope.contracts.plugins import RESOLVE_SECONDS, SecretOptions, SecretSource, SecretSourceError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import ENCRYPTED, REFERENCE, Path, holds_concealed, is_concealed, replace_values
+from ferroscope.core.secrets import ENCRYPTED, Path, holds_concealed, is_concealed, replace_values
 from ferroscope.secrets.keys import DecryptionError, KeyRing
+from ferroscope_client.core.passwords import REFERENCE
+from ferroscope_client.core.reasons import Reason
 
 GROUP: Final = "ferroscope.secrets"
 # A resolved secret serves the calls of one step. A changed secret takes effect half a minute later.

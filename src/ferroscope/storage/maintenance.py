@@ -14,12 +14,12 @@ from ferroscope.config.errors import SetupError
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.contracts.store import Held, Part, Query, StoredObject
-from ferroscope.core import json_safety
 from ferroscope.core.model import Node
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware import search_index
 from ferroscope.storage.mover import Mover, MoveResult
 from ferroscope.storage.reader import Archive, newest
+from ferroscope_client.core import json_safety
 
 _PARTS_PER_BATCH: Final = 32
 _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")

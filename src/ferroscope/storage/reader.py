@@ -20,9 +20,9 @@ from ferroscope.contracts.errors import NotFoundError, StoreError
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectStore, ObjectStoreError
 from ferroscope.contracts.store import Part, Query, StoredObject
 from ferroscope.core.model import GIVEN, Entry, Inspection, Node, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
 from ferroscope.db import Store, Transaction
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 
 _INSPECTIONS_PER_PAGE = 20
 _GZIP_WBITS: Final = 31  # zlib's wbits for gzip

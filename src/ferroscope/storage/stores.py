@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ferroscope.config.added import backend
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.options import Settings
-from ferroscope.config.plugins import PluginError
+from ferroscope.config.plugins import backend
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.contracts.store import StopFlag
 from ferroscope.db import Store
 from ferroscope.storage.reader import Archive
+from ferroscope_client.installed import PluginError
 
 
 def build_archive(settings: Settings, store: Store, stop: StopFlag) -> Archive:

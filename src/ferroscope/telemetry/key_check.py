@@ -8,9 +8,9 @@ from typing import Final
 import structlog
 
 from ferroscope.contracts.store import Clock
-from ferroscope.core.finding import Finding
 from ferroscope.db import Store
 from ferroscope.secrets.keys import KeyRing
+from ferroscope_client.core.finding import Finding
 
 _CHECK_INTERVAL_SECONDS: Final = 15.0
 

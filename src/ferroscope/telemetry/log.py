@@ -22,9 +22,9 @@ import structlog
 from ferroscope.config.options import LogSettings
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.model import Inspection
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import STATES, State
-from ferroscope.core.values import clean, one_line
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import STATES, State
+from ferroscope_client.core.values import clean, one_line
 
 MAX_VALUE: Final = 200
 MAX_EVENT: Final = 1000

@@ -23,11 +23,12 @@ from prometheus_client import (
 from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, Moved, Tracer, spans_of
 from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import TERMINAL, TRANSITIONS, Event, State
+from ferroscope.core.states import TRANSITIONS, Event
 from ferroscope.hardware.diff import ChangeKind
-from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry import log
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import TERMINAL, State
+from ferroscope_client.hardware.search_fields import KINDS
 
 # From a reapply without a machine to the default of [inspector] timeout, and twice that.
 _INSPECTION_SECONDS: Final = (0.1, 0.5, 1, 5, 10, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)

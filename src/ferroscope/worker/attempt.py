@@ -28,13 +28,11 @@ from ferroscope.contracts.bmc import AttachesMedia, Bmc, Power, RamdiskBoot
 from ferroscope.contracts.errors import BmcError, NotFoundError
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Clock, Later, Packed, Part, Query
-from ferroscope.core import bmc_access, json_safety
+from ferroscope.core import bmc_access
 from ferroscope.core.delivery import Decision, Run
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Node, Port, Request, Severity
-from ferroscope.core.node import DOCUMENTS
 from ferroscope.core.notification import ChangeView
-from ferroscope.core.reasons import UNAVAILABLE, Reason
 from ferroscope.core.secrets import holds_concealed, is_concealed, is_plain, replace_values
 from ferroscope.core.states import Event
 from ferroscope.db import Fence, Transaction
@@ -45,6 +43,9 @@ from ferroscope.storage.reader import previous
 from ferroscope.telemetry.tracing import Trail
 from ferroscope.worker.results import AttemptJournal
 from ferroscope.worker.services import BmcObserver, Services, StoppedError, StoredData, SupersededError
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.node import DOCUMENTS
+from ferroscope_client.core.reasons import UNAVAILABLE, Reason
 
 T = TypeVar("T")
 

@@ -12,17 +12,18 @@ from ferroscope.contracts import bmc
 from ferroscope.contracts.bmc import REBOOT, RESULTS, SOFT_POWER_OFF, SOFT_REBOOT, BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import PasswordProgress, Record
+from ferroscope.core.bmc_password import Record
 from ferroscope.core.boot import disables_power_off, keeps_boot_order
 from ferroscope.core.delivery import TRIAL, Done, Drop, Fail, Outcome, Retry
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import is_reference
-from ferroscope.core.values import MASK, is_too_short
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import ensure_power, learn_drives, refuse_power_off
 from ferroscope.worker.restart import is_on, observed_before_reboot, reboot_and_look, shows_no_restart
 from ferroscope.worker.start import learn_machine, resolve_addresses
+from ferroscope_client.core import passwords
+from ferroscope_client.core.passwords import PasswordProgress, is_reference
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import MASK, is_too_short
 
 T = TypeVar("T")
 
@@ -265,7 +266,7 @@ def set_password(attempt: Attempt) -> Outcome:
     if pending not in attempt.node.driver_info:
         return Drop(Reason.STALE_REQUEST, "the new password no longer exists: it was removed, or is already in use")
     change = _Change(attempt, driver, field)
-    if why := bmc_password.problem(change.password):  # what a reference leads to is known here only
+    if why := passwords.problem(change.password):  # what a reference leads to is known here only
         return Fail(Reason.DRIVER_INFO_INVALID, f"the new password cannot be used: {why}")
     sent = attempt.has_intended(_CHANGE_INTENT) or bool(attempt.request.payload.get(PROBE))
     if sent and change.accepts(change.after):

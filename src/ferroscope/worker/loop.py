@@ -31,12 +31,10 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.store import EVERYTHING
 from ferroscope.core import delivery
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Outcome, Retry, Run
-from ferroscope.core.lanes import Lane, lane_of
+from ferroscope.core.lanes import lane_of
 from ferroscope.core.losses import count_attempts, deaths, describe_delivery, review_losses
 from ferroscope.core.model import Claim, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import MACHINE, Event, State, Transition
-from ferroscope.core.values import many
+from ferroscope.core.states import Event, Transition
 from ferroscope.db import Queue, Transaction
 from ferroscope.worker import results
 from ferroscope.worker.attempt import Attempt, Locked
@@ -44,6 +42,10 @@ from ferroscope.worker.machine import power_off_quietly, undo_start_quietly
 from ferroscope.worker.services import INTERRUPTIONS, RETRY_SECONDS, ReadsAhead, SameThread, Services, Task, outcome_of
 from ferroscope.worker.slots import Slot, Slots
 from ferroscope.worker.tasks import is_still_overdue
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import MACHINE, State
+from ferroscope_client.core.values import many
 
 T = TypeVar("T")
 

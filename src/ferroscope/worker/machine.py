@@ -13,21 +13,22 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.boot_config import ipxe
+from ferroscope import node_boot
 from ferroscope.contracts.bmc import AttachesMedia, ForcesOff, Power, RamdiskBoot, Switch
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core import callback_secret, virtual_media
 from ferroscope.core.boot import POWER_ON, POWERED, REBOOT, Boot, BootError, callback_url, disables_power_off
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Done, Outcome
-from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import AWAITED, Event, State
-from ferroscope.core.values import without_secrets
+from ferroscope.core.states import AWAITED, Event
 from ferroscope.core.virtual_media import Image, MediaDevice
 from ferroscope.worker import restart
 from ferroscope.worker.attempt import Attempt
+from ferroscope_client.core.host_spelling import refusal_of_url
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import without_secrets
 
 # A key of the node's ``internal`` document, and one within it.
 INSERTED: Final = "inserted_ramdisk"
@@ -44,7 +45,7 @@ def boot_method(attempt: Attempt) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
     manage_boot = attempt.inspection is None or attempt.inspection.manage_boot
     try:
-        return ipxe.way(attempt.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
+        return node_boot.way(attempt.settings, attempt.node, attempt.known_driver, manage_boot=manage_boot)
     except BootError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
@@ -64,7 +65,7 @@ def insert(attempt: Attempt) -> None:
         )
     if remark:
         attempt.warn("virtual media", remark)
-    carries = image.parameters and not remark and ipxe.carries_secret(attempt.settings)
+    carries = image.parameters and not remark and node_boot.carries_secret(attempt.settings)
     record_delivery(attempt, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
 
 
@@ -166,7 +167,7 @@ def _inserted_image(attempt: Attempt, booted: Boot | None) -> Image | None:
 
 
 def ramdisk_image(attempt: Attempt) -> Image:
-    base, iso = attempt.settings.callback_base, ipxe.iso(attempt.settings, attempt.node)
+    base, iso = attempt.settings.callback_base, node_boot.iso(attempt.settings, attempt.node)
     try:
         callback_url(base)
     except ValueError:

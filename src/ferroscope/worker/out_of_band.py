@@ -17,10 +17,10 @@ from ferroscope.contracts.store import Packed, Part, packed
 from ferroscope.core.delivery import Next, Outcome
 from ferroscope.core.model import Document, Port
 from ferroscope.core.notification import iso
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.worker.attempt import Attempt
+from ferroscope_client.core.reasons import Reason
 
 _READ: Final = "read out of band"
 # Parts that could not be read, which a note lists.

@@ -17,10 +17,7 @@ import structlog
 from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreError
 from ferroscope.contracts.store import Take
-from ferroscope.core.finding import Finding
-from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Claim, Request, Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.transition import request_for, step
@@ -29,6 +26,9 @@ from ferroscope.worker.loop import Worker
 from ferroscope.worker.results import CLOCKED
 from ferroscope.worker.services import RETRY_SECONDS
 from ferroscope.worker.slots import BmcSlots, Refusal, Slot, Slots, Threads
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.reasons import Reason
 
 # Longest time in seconds that a dispatcher waits for a slot, or for a request while a network is excluded.
 _MAX_WAIT_SECONDS: Final = 0.5

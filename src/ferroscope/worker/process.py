@@ -16,19 +16,15 @@ import structlog
 
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Later, Query, packed
-from ferroscope.core import bmc_access, bmc_place, json_safety
+from ferroscope.core import bmc_access
 from ferroscope.core.delivery import Done, Fail, Next, Outcome
 from ferroscope.core.model import Document, Node, Request, Severity
-from ferroscope.core.node import ValueSource, sourced_values, update_sources
+from ferroscope.core.node_changes import ValueSource, sourced_values, update_sources
 from ferroscope.core.notification import ChangeView
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
-from ferroscope.core.values import many
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
-from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import diff, expectations, machine_identity, search_index
 from ferroscope.hardware.expectations import CompiledExpectation
-from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.hardware.sources import combine
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
@@ -36,10 +32,16 @@ from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, is_allowed
 from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
+from ferroscope.shared_places import find_shared
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import power_off_quietly
 from ferroscope.worker.results import replaced_values
 from ferroscope.worker.services import ReadsAhead, StoredData
+from ferroscope_client.core import bmc_place, json_safety
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import many
+from ferroscope_client.hardware.readings import mapping, mappings, text
 
 # A key of an inspection's plugin data.
 _OUT_OF_BAND: Final = "out_of_band"

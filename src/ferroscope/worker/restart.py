@@ -31,9 +31,10 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import FROM_NETWORK, REBOOT, Boot, keeps_boot_order
 from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.worker.attempt import Attempt
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 
 _DEVICE_NAMES: Final = {BootDevice.PXE: "the network", BootDevice.CDROM: "virtual media"}
 # The intent of a reset out of the ramdisk.

@@ -16,12 +16,14 @@ from ferroscope.contracts.store import Clock, Query
 from ferroscope.core import bmc_access, model
 from ferroscope.core.delivery import Done, Drop, Fail, Next, Outcome, Retry, Run, advance, is_stale
 from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
-from ferroscope.core.node import STORED, merged_fields, three_way
+from ferroscope.core.node_changes import merged_fields, three_way
 from ferroscope.core.notification import EventType
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import COMMANDS, MACHINE, Event, Provision, State, Transition
+from ferroscope.core.states import COMMANDS, Event, Transition
 from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
+from ferroscope_client.core.node import STORED
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import MACHINE, Provision, State
 
 if TYPE_CHECKING:
     from ferroscope.worker.attempt import Attempt
@@ -219,7 +221,7 @@ def write_outcome(
         tx.search_index.replace(node.uuid, attempt.index_rows, had=had_rows)
     if attempt.hardware_changes:
         tx.outbox.add(EventType.HARDWARE_CHANGED, node, inspection, attempt.hardware_changes)
-        tx.hardware_changed(attempt.hardware_changes)
+        tx.hardware_changes.extend(attempt.hardware_changes)
         _note_changes(tx, attempt)
     moves = [move for move in _moves(attempt, outcome, with_task) if move.target is not node.state]
     for move in moves:

@@ -20,11 +20,11 @@ from ferroscope.contracts.telemetry import SILENT, Meter
 from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
 from ferroscope.core.losses import count_attempts
 from ferroscope.core.model import Port, Request
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.db import Store, Transaction
 from ferroscope.secrets.references import SecretReader
 from ferroscope.storage.reader import Archive
+from ferroscope_client.core.reasons import Reason
 
 if TYPE_CHECKING:
     from ferroscope.worker.attempt import Attempt, Locked

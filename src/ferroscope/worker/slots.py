@@ -20,13 +20,13 @@ from typing import Final
 import msgspec
 
 from ferroscope.contracts.store import MOST_WITHOUT, Clock, StopFlag
-from ferroscope.core.finding import Finding
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Request
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
-from ferroscope.core.values import many
 from ferroscope.worker.attempt import Attempt, Locked
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import many
 
 # Seconds without an answer after which a BMC call counts as silent: a healthy BMC takes less.
 SILENT_SECONDS: Final = 3.0

@@ -17,21 +17,17 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.boot_config import ipxe
+from ferroscope import node_boot
 from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, TellsMachines
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Clock
-from ferroscope.core.bmc_access import hosts, is_address
 from ferroscope.core.boot import FROM_NETWORK, POWER_ON, REBOOT, Boot, disables_power_off, keeps_boot_order
 from ferroscope.core.boot_macs import FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Outcome, Retry
-from ferroscope.core.host_spelling import canonical_host
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Lease, LeaseProfile, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.core.values import normalized_ip, without_secrets
 from ferroscope.db import Fence, Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.leadership import Election, Leadership
@@ -40,6 +36,10 @@ from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.worker import machine, out_of_band, restart
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.machine import ensure_power
+from ferroscope_client.core.bmc_place import hosts, is_address
+from ferroscope_client.core.host_spelling import canonical_host
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import normalized_ip, without_secrets
 
 LEASE: Final = "reboot-throttle"
 # Keys of the node's ``internal`` document. The first has the same name in Ironic. The second is the token that a lookup
@@ -322,7 +322,7 @@ def _note_boot(attempt: Attempt, boot_method: Boot) -> None:
 
 def _note_script(attempt: Attempt) -> None:
     """Say which files the machine boots, or that it cannot get its script."""
-    files = ipxe.files(attempt.settings, attempt.node)
+    files = node_boot.files(attempt.settings, attempt.node)
     if files is not None:
         kernel = without_secrets(files.kernel)
         attempt.note("ipxe", f"the next boot is from the network, by a script of this service with the kernel {kernel}")

@@ -16,11 +16,9 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.boot import since_boot
 from ferroscope.core.boot_macs import DHCP_STEP, FILTER_STEP, LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Done, Fail, Outcome, failure_of, is_overdue, running_since
-from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers, describe_caller
+from ferroscope.core.lookup import describe_caller
 from ferroscope.core.model import Entry, Node
-from ferroscope.core.reasons import CANCELED, Reason
-from ferroscope.core.states import MACHINE, WORKED_ON, Event, State
-from ferroscope.core.values import utc_text
+from ferroscope.core.states import WORKED_ON, Event
 from ferroscope.db import Transaction
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import commands, machine, restart
@@ -29,6 +27,10 @@ from ferroscope.worker.machine import power_off_quietly
 from ferroscope.worker.process import ProcessTask, RuleStep, finish
 from ferroscope.worker.services import ReadsAhead, Task
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle, StartTask
+from ferroscope_client.core.advice import MAX_COUNTED_DISCOVERIES, count_callers
+from ferroscope_client.core.reasons import CANCELED, Reason
+from ferroscope_client.core.states import MACHINE, State
+from ferroscope_client.core.values import utc_text
 
 
 class InspectionTasks(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from ferroscope.cli.exits import Exit, Failure
+from ferroscope_client.errors import Exit, Failure
 
 # Seconds in which a demo that leaves has begun to clean up.
 _REPEAT_SECONDS: Final = 1.0
@@ -51,9 +51,9 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     Starts the service on SQLite in a temporary directory, with an api process and two worker processes, and removes
     everything at the end.
     """
-    from ferroscope.cli.output import console
     from ferroscope.config.options import LogSettings
     from ferroscope.telemetry import log
+    from ferroscope_client.cli.output import console
     from ferroscope_sim.demo.stage import DemoStage
     from ferroscope_sim.demo.story import Story
     from ferroscope_sim.model import FleetSettings

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.cli.exits import Failure
+from ferroscope_client.errors import Failure
 from ferroscope_sim.run import Beside
 
 MEMBER_TTL_SECONDS: Final = 2.0

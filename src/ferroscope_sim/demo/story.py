@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ferroscope.cli.client import Api, Json, node_path
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.node import columns, timeline
-from ferroscope.cli.output import table
-from ferroscope.cli.text import parse
-from ferroscope.cli.watch import FINISHED, Watch, WatchedNode
-from ferroscope.cli.watch_display import Display, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
-from ferroscope.core.values import many
+from ferroscope_client.cli.node import columns, timeline
+from ferroscope_client.cli.output import table
+from ferroscope_client.cli.text import parse
+from ferroscope_client.cli.watch import FINISHED, Watch, WatchedNode
+from ferroscope_client.cli.watch_display import Display, display, follow
+from ferroscope_client.client import Client, Json, node_path
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Exit, Failure
 from ferroscope_sim.demo.stage import MEMBER_TTL_SECONDS, DemoStage, HeldRequest, Killer, Killing, Player
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
@@ -45,7 +45,7 @@ class Story:
         self._stage = stage
         self._screen = screen
         self._settings = msgspec.structs.replace(fleet, callback_url=f"{stage.url}{CALLBACK_PATH}")
-        self._api = Api(stage.url)
+        self._api = Client(stage.url)
         self._began = time.monotonic()
         self._killing: Killing | None = None
 

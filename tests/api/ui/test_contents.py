@@ -14,9 +14,9 @@ import pytest
 
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contrib.ui import fleet, render
-from ferroscope.core.finding import Finding
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Provision, State
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, call_back, expect, failed
 from tests.api.callers import service_for
 from tests.api.service import Service

@@ -13,7 +13,8 @@ import pytest
 
 from ferroscope.contrib.ui import bmc_trials, enroll
 from ferroscope.contrib.ui.session import Seal
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import Provision
 from tests.api.browsing import Browser, Elements, text_of
 from tests.api.service import Service
 from tests.support import examples

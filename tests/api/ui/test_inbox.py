@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.config.options import DiscoverySettings
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import Provision
 from tests.api.browsing import IDENTITIES, Browser, Elements, text_of
 from tests.api.callers import service_for
 from tests.api.service import Service, callback_body

@@ -6,7 +6,7 @@ import html
 import re
 from typing import Any
 
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.api.browsing import Browser, add, failed, text_of
 from tests.api.service import Service
 

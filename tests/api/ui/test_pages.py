@@ -10,8 +10,8 @@ import pytest
 from ferroscope.api.auth.identity import local
 from ferroscope.contrib.ui import machine
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Provision
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed
 from tests.api.callers import service_for
 from tests.api.service import Service

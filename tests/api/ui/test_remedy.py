@@ -13,11 +13,12 @@ from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contrib.ui import remedy
 from ferroscope.core import lookup
-from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
 from ferroscope.core.delivery import TRIAL, Fail
 from ferroscope.core.model import Entry
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
+from ferroscope_client.core.database_fault import DatabaseFailure, DatabaseFault
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 from tests.api.browsing import IDENTITIES, Browser, Elements, add, failed, text_of
 from tests.api.callers import service_for
 from tests.api.service import Service, callback_body

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api.baremetal import callback_body
-from ferroscope.boot_config import floppy
+from ferroscope.api.baremetal import callback_body, floppy
 
 _REAL = {"name": "/dev/sda", "size": 480_103_981_056, "serial": "S1"}
 _OURS = {"name": "/dev/sdb", "size": len(floppy.build("a=b")), "rotational": True, "serial": "1-0000:00:02.0-1"}

@@ -58,9 +58,9 @@ def make_exchange(
         ("GET /v1/nodes", {}, set()),
         ("GET /v1/nodes", {"authenticates": True, "limited": True}, {"authorize", "limit_caller"}),
         ("GET /v1/nodes", {"traced": True}, {"begin_trace"}),
-        ("PATCH /v1/nodes/{node}", {}, {"restore_suffix", "protect_attached"}),
-        ("PUT /v1/nodes/{node}/states/provision", {}, {"restore_suffix"}),
-        ("POST /v1/continue_inspection", {"limited": True}, {"require_ramdisk_endpoints"}),
+        ("PATCH /v1/nodes/{node}", {}, {"restore_suffix", "protect_attached", "begin_change"}),
+        ("PUT /v1/nodes/{node}/states/provision", {}, {"restore_suffix", "begin_change"}),
+        ("POST /v1/continue_inspection", {"limited": True}, {"require_ramdisk_endpoints", "limit_failures"}),
         ("GET /v1/allocations", {}, {"require_version"}),
     ],
 )

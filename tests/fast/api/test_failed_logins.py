@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ferroscope.api.auth.failures import FailedLogins, Remembered
+from ferroscope.api.auth.authentication import Remembered
+from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.config.options import ApiSettings
 
 NAT, OTHER = "192.0.2.7", "192.0.2.8"

@@ -14,6 +14,7 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import arrivals
 from ferroscope.api.http.arrivals import Arrivals, Hosts, MisdirectedError, known_names
 from ferroscope.config.options import ApiSettings, BootSettings, InspectorSettings, Settings
+from ferroscope.http_server.limits import TrustedProxies
 from tests.support.rows import each
 
 _SETTINGS = Settings(
@@ -99,4 +100,4 @@ def test_http_1_1_needs_a_host_but_for_the_images_of_bmcs(
         environ["HTTP_HOST"] = host
     call = falcon.Request(environ)
     with nullcontext() if accepted else pytest.raises(BadRequestError, match="missing or empty"):
-        Arrivals(str, names, ()).process_request(call, falcon.Response())
+        Arrivals(str, names, TrustedProxies(), ()).process_request(call, falcon.Response())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
-from ferroscope.core import json_safety
+from ferroscope_client.core import json_safety
 from tests.support.rows import each
 
 TEXTS = st.text(alphabet='[]{}"\\,:a\n', max_size=8)

@@ -8,7 +8,7 @@ import falcon
 import falcon.testing
 
 from ferroscope.api.http.context import ApiContext
-from ferroscope.api.http.dispatch import failure
+from ferroscope.api.http.failure import failure
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.telemetry.log import QuietLog

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ferroscope.api.rate_limit import Callers, RefusalCache
 from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import LookupRefusal
-from ferroscope.core.reasons import Reason
-from ferroscope.http_server.sources import group
+from ferroscope.http_server.limits import TrustedProxies
 from ferroscope.telemetry.log import QuietLog
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import limit_key
 from tests.support.rows import each
 
 
@@ -40,8 +41,8 @@ from tests.support.rows import each
 def test_the_source_is_what_the_last_trusted_proxy_saw(
     trusted: tuple[str, ...], peer: str, forwarded: str, source: str
 ) -> None:
-    callers = Callers(ApiSettings(trusted_proxies=trusted))
-    assert callers.source({"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": forwarded}) == source
+    environ = {"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": forwarded}
+    assert TrustedProxies(trusted).source(environ) == source
 
 
 def test_a_source_may_fail_in_a_burst_and_then_at_a_rate() -> None:
@@ -61,9 +62,9 @@ def test_no_rate_is_no_limit() -> None:
 
 
 def test_an_ipv6_network_is_one_caller() -> None:
-    assert group("2001:db8::1") == group("2001:db8::ffff:1") != group("2001:db8:0:1::1")
-    assert group("::ffff:192.0.2.7") == group("192.0.2.7") == "192.0.2.7"
-    assert group("") == ""
+    assert limit_key("2001:db8::1") == limit_key("2001:db8::ffff:1") != limit_key("2001:db8:0:1::1")
+    assert limit_key("::ffff:192.0.2.7") == limit_key("192.0.2.7") == "192.0.2.7"
+    assert limit_key("") == ""
 
 
 def test_sources_without_number_do_not_fill_the_memory() -> None:

@@ -10,7 +10,7 @@ from ferroscope.api.http.route import Body
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.model import Node, Port
-from ferroscope.core.node import NodeAttributes
+from ferroscope_client.core.node import NodeAttributes
 from tests.support.rows import each
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ferroscope.api.baremetal.node_filters import NodeListQuery
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http import decoding
-from ferroscope.core import values
+from ferroscope_client.core import values
 from tests.support.rows import each
 
 

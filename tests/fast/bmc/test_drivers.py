@@ -11,7 +11,6 @@ import pytest
 from ferroscope.bmc import GROUP, DriverOptions, load_drivers
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import (
     Discovers,
     KeepsConnections,
@@ -25,6 +24,7 @@ from ferroscope.contracts.bmc import (
     ShowsRestarts,
     Simulated,
 )
+from ferroscope_client.installed import PluginError
 from tests import ROOT
 from tests.support.rows import each
 

@@ -12,7 +12,7 @@ from ferroscope.bmc.ipmi.ipmitool import CipherError, IpmiCommand, SilentError, 
 from ferroscope.contracts.bmc import BootDevice, ForcesOff, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.fast.bmc.conftest import Hurry
 from tests.support.rows import each
 

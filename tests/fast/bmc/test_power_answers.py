@@ -14,8 +14,8 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.openstack.bmc import IronicBmc
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import Once
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 ABSENT = object()

@@ -9,7 +9,7 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, ClearsBootDevice, Power, ShowsBoot, ShowsRestarts
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.fast.bmc.conftest import fails, takes_boot
 from tests.support.scripted_redfish import SYSTEM, Answer, ScriptedBmc, answer, link
 

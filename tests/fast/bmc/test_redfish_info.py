@@ -9,8 +9,8 @@ from typing import Any
 from ferroscope.bmc import BmcLimits
 from ferroscope.bmc.redfish.driver import read_access
 from ferroscope.contracts.bmc import problem
-from ferroscope.core.bmc_place import places
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.core.bmc_place import places
 from tests.support.rows import each
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}

@@ -15,10 +15,10 @@ from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.info import read as read_ipmi
 from ferroscope.bmc.redfish.driver import RedfishAccess
 from ferroscope.bmc.redfish.failures import translate
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import WITHHELD
 from ferroscope.remote import bounded_http
 from ferroscope.remote.deadline import Deadline
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import WITHHELD
 
 URL = "https://192.0.2.1"
 

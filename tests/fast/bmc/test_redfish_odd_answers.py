@@ -11,8 +11,8 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image
+from ferroscope_client.core.reasons import Reason
 from tests.support.bad_server import a_server_that
 from tests.support.scripted_redfish import MANAGER, SESSIONS, SYSTEM, ScriptedBmc, answer, collection, link, node_at
 

@@ -12,8 +12,8 @@ from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.retry import BmcRetries, retry_after
+from ferroscope_client.core.reasons import Reason
 from tests.fast.bmc.conftest import hurried
 from tests.support.bad_server import a_server_that
 from tests.support.processes import until

@@ -18,7 +18,7 @@ from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.processes import PATIENCE
 from tests.support.rows import each
 from tests.support.scripted_redfish import SYSTEM, ScriptedBmc, answer, link

@@ -17,9 +17,9 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image, MediaDevice
 from ferroscope.hardware import machine_identity
+from ferroscope_client.core.reasons import Reason
 from tests.fast.bmc.conftest import hurried
 from tests.support.processes import PATIENCE
 from tests.support.scripted_redfish import SESSIONS, Answer, ScriptedBmc, answer, collection, link

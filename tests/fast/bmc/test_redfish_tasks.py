@@ -12,8 +12,8 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image
+from ferroscope_client.core.reasons import Reason
 from tests.fast.bmc.conftest import hurried
 from tests.support.scripted_redfish import SYSTEM, Answer, ScriptedBmc, answer, collection, link
 

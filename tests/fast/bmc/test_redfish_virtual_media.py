@@ -11,8 +11,8 @@ import structlog.testing
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.virtual_media import is_same_image
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image, MediaDevice
+from ferroscope_client.core.reasons import Reason
 from tests.fast.bmc.conftest import fails, hurried, takes_boot
 from tests.support.rows import each
 from tests.support.scripted_redfish import MANAGER, SYSTEM, ScriptedBmc, answer, collection, link, scripted_bmc

@@ -12,11 +12,11 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.resolver import UnresolvedError
 from ferroscope.runtime.externals import build_drivers
+from ferroscope_client.core.reasons import Reason
 from tests.support import examples
 from tests.support.rows import each
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
 
 NO_CREDENTIALS: Final[dict[str, str | None]] = {
     **dict.fromkeys(

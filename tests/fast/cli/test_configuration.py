@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import commands, main
+from ferroscope_client.cli.main import commands, main
+from ferroscope_client.errors import Exit
 
 # What a command needs besides.
 _ARGUMENTS = {

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.client import Api
-from ferroscope.cli.credentials import Credentials, check_may_be_sent, from_environment
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.main import commands, main
+from ferroscope_client.cli.main import commands, main
+from ferroscope_client.client import Client
+from ferroscope_client.credentials import Credentials, check_may_be_sent, from_environment
+from ferroscope_client.errors import Exit, Failure
 from tests.support.rows import each
 
 URL = "http://127.0.0.1:6385"
@@ -142,11 +142,11 @@ def test_a_file_with_mistakes_is_reported_without_its_content(write: Write, text
 def test_credentials_cross_no_network_in_plain_text_unless_allowed(url: str) -> None:
     credentials = Credentials("FERROSCOPE_TOKEN", {"X-Auth-Token": SECRET})
     with pytest.raises(Failure) as caught:
-        Api(url, credentials=credentials)
+        Client(url, credentials=credentials)
     assert caught.value.exit_code == Exit.USAGE
     assert "--insecure-http" in caught.value.advice
-    Api(url, credentials=credentials, insecure_http=True)
-    Api(url)
+    Client(url, credentials=credentials, insecure_http=True)
+    Client(url)
 
 
 @each("url", [URL, "http://localhost:1", "http://[::1]:6385", "https://ferroscope.example"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import run
 
 

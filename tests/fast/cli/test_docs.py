@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ferroscope
 from ferroscope.cli.docs import directory, pages
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import run
 from tests.support import misses
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from ferroscope.cli.exits import Exit, Failure, worst
+from ferroscope_client.errors import Exit, Failure, worst
 
 
 def test_failures_that_differ_are_a_plain_failure() -> None:
@@ -13,7 +13,7 @@ def test_failures_that_differ_are_a_plain_failure() -> None:
 
 
 def test_a_key_press_ends_a_command_with_its_own_code() -> None:
-    from ferroscope.cli.main import LazyGroup
+    from ferroscope_client.cli.main import LazyGroup
 
     class Pressed(LazyGroup):
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from ferroscope.cli.exits import Exit
-from ferroscope.core.explanations import EXPLANATIONS
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.explanations import EXPLANATIONS
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import run
 from tests.fast.docs.test_commands import known, parse
 from tests.support import misses

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import commands, commands_by_group
-from ferroscope.cli.wrong_words import _ELSEWHERE
+from importlib.metadata import entry_points
+
+import pytest
+
+from ferroscope_client.cli import main
+from ferroscope_client.cli.main import commands, commands_by_group
+from ferroscope_client.cli.wrong_words import _ELSEWHERE, SERVICE_COMMANDS
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import run
 from tests.support.rows import each
 
@@ -16,6 +21,18 @@ def test_the_help_has_each_command_once_in_five_groups_on_one_screen() -> None:
     assert len(commands_by_group()) == 5
     listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in commands()]
     assert sorted(listed) == sorted(commands())
+
+
+def test_a_command_that_the_service_adds_is_said_to_be_its_own_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    added = {command for command in commands() if command not in main._OWN}
+    added |= {point.name.replace(".", " ") for point in entry_points(group="ferroscope.subcommands")}
+    assert added == SERVICE_COMMANDS
+    monkeypatch.setattr(main, "commands", lambda: main._OWN)
+    refused = run("worker")
+    assert refused.exit_code == Exit.USAGE
+    assert "pipx inject ferroscope-client ferroscope" in refused.stderr
 
 
 @each(

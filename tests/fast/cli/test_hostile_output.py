@@ -13,12 +13,12 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from ferroscope.cli import lookup
-from ferroscope.cli.output import Output, console
 from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
-from ferroscope.core.values import clean
-from ferroscope.enrollment import node_file
+from ferroscope_client.cli import lookup
+from ferroscope_client.cli.output import Output, console
+from ferroscope_client.core.values import clean
+from ferroscope_client.enrollment import node_file
 from tests.support.rows import each
 
 HOSTILE = "a\x1b]0;owned\x07\x9b2J\u202e\u2066b\u200b\x7f\r\U000e0041end ä"

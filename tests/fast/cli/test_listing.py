@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ferroscope.cli.lookup import Listing
-from ferroscope.cli.node import columns, timeline
-from ferroscope.cli.output import console
+from ferroscope_client.cli.lookup import Listing
+from ferroscope_client.cli.node import columns, timeline
+from ferroscope_client.cli.output import console
 from tests.support.rows import each
 
 _ERROR = "the BMC cannot be reached: connection refused (bmc-unreachable). Check its address, its cables and its power."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.cli.client import as_commands
+from ferroscope_client.client import as_commands
 
 
 def test_calls_become_the_commands_that_do_them() -> None:

@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.output import with_api
-from ferroscope.cli.text import moment
+from ferroscope_client.cli.output import with_api
+from ferroscope_client.cli.text import moment
 from tests.support.rows import each
 
 AT = "2026-11-20T14:42:36.019+00:00"

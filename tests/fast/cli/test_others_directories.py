@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
-from ferroscope.cli.main import main
 from ferroscope.config import foreign
 from ferroscope.config.load import STATE_DIRECTORY
 from ferroscope.config.options import BootSettings
+from ferroscope.contrib.boot.setup import apply
+from ferroscope.contrib.boot.setup.plan import InstallTarget
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.workspace import work_directory
-from ferroscope.contrib.setup.boot_host import apply
-from ferroscope.contrib.setup.boot_host.plan import InstallTarget
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Failure
 from tests.fast.cli.running import NO_CREDENTIALS, run
 
 
@@ -34,9 +35,9 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _set_up(link: Path) -> None:
     targets = [InstallTarget(link / "boot.ipxe", b"new")]
-    with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
+    with pytest.raises(Failure, match=r"chown root .*theirs"):
         apply.compare(targets, replace=False)
-    with pytest.raises(apply.ApplyError, match=r"chown root .*theirs"):
+    with pytest.raises(Failure, match=r"chown root .*theirs"):
         apply.write(targets, [apply.FileChange(targets[0].path, apply.FileState.NEW)])
 
 

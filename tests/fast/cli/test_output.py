@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from ferroscope.cli.output import Output, console, key_values, table
-from ferroscope.cli.text import span
+from ferroscope_client.cli.output import Output, console, key_values, table
+from ferroscope_client.cli.text import span
 from tests.support.rows import each
 
 DATA = [{"name": "n1", "last_error": None, "properties": {"cpus": 8, "größe": "2 HE"}}]

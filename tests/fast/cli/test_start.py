@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.cli.main import commands
+from ferroscope_client.cli.main import commands
 from tests.fast.cli.running import run
 from tests.support import misses
 

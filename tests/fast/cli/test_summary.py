@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli import text as pci
-from ferroscope.cli.node import columns
-from ferroscope.cli.output import console
+from ferroscope_client.cli import text as pci
+from ferroscope_client.cli.node import columns
+from ferroscope_client.cli.output import console
 from tests.support.rows import each
 
 INVENTORY: dict[str, Any] = {

@@ -11,11 +11,11 @@ import pytest
 from click.testing import Result
 
 from ferroscope.api.auth.tokens import TokenAuth
-from ferroscope.cli.exits import Exit
 from ferroscope.config.load import load
 from ferroscope.core import credentials
 from ferroscope.runtime.backend import open_for_command
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import run
 from tests.support import databases
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.cli.text import width_of
-from ferroscope.cli.top import Seen, lines, phase
 from ferroscope.core.counts import Failures, HardwareCondition
 from ferroscope.core.problems import list_machine_problems
-from ferroscope.core.reasons import Reason
+from ferroscope_client.cli.text import width_of
+from ferroscope_client.cli.top import Seen, lines, phase
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 NOW = datetime(2026, 11, 20, 14, 42, 36, tzinfo=UTC)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.cli import inventory
-from ferroscope.cli.exits import Exit
+from ferroscope_client.cli import inventory
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import run
 from tests.support.rows import each
 

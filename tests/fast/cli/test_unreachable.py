@@ -10,7 +10,7 @@ import ssl
 import pytest
 import urllib3.exceptions
 
-from ferroscope.cli.client import _why
+from ferroscope_client.client import _why
 from tests.support.rows import each
 
 

@@ -9,8 +9,8 @@ import bcrypt
 import pytest
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import NO_CREDENTIALS, run
 
 PASSWORD = "correct horse"

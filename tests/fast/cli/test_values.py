@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ferroscope.cli.node.write import mac, pair
+from ferroscope_client.cli.node.write import mac, pair
 from tests.fast.cli.running import run
 from tests.support.rows import each
 

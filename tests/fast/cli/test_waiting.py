@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.newest_step import message
-from ferroscope.cli.screen import Waiting, progress, track
+from ferroscope_client.cli.newest_step import message
+from ferroscope_client.cli.screen import Waiting, progress, track
 from tests.support.rows import each
 
 

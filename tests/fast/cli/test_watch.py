@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.lookup import addresses
-from ferroscope.cli.watch import FINISHED, InspectionResult, Watch, WatchedNode, verdict
-from ferroscope.cli.watch_display import outlook
-from ferroscope.core.finding import Finding
+from ferroscope_client.cli.lookup import addresses
+from ferroscope_client.cli.watch import FINISHED, InspectionResult, Watch, WatchedNode, verdict
+from ferroscope_client.cli.watch_display import outlook
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.errors import Exit
 from tests.support.rows import each
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ferroscope.api.urls import page_url
 from ferroscope.config.options import ApiSettings
 from tests.support.rows import each
 
@@ -22,4 +21,4 @@ from tests.support.rows import each
     ],
 )
 def test_the_page_is_where_a_browser_reaches_it(api: ApiSettings, url: str) -> None:
-    assert page_url(api) == url
+    assert api.page_url == url

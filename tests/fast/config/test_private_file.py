@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from ferroscope.config.private_file import open_private
+from ferroscope_client.core.private_file import open_private
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])

@@ -7,11 +7,9 @@ from importlib.metadata import EntryPoint, entry_points
 
 import pytest
 
-from ferroscope.api.http.added import AddedRoutes, join_routes
+from ferroscope.api.http.route import AddedRoutes, join_routes
 from ferroscope.api.routes import ROUTES
-from ferroscope.config.added import load_all, merge_in_order
-from ferroscope.config.plugins import PluginError
-from ferroscope.contracts.plugins import Command
+from ferroscope_client.installed import Command, PluginError, load_all, merge_in_order
 from tests import ROOT
 from tests.support import misses
 from tests.support.rows import each
@@ -24,7 +22,7 @@ def point(name: str, value: str) -> EntryPoint:
 
 
 def test_this_environment_has_the_entry_points_of_this_checkout() -> None:
-    """After a change of pyproject.toml: .venv/bin/python -m pip install --no-deps --no-build-isolation -e ."""
+    """After a change: .venv/bin/python -m pip install --no-deps --no-build-isolation -e ./client -e ."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     for group, points in groups.items():
         here = {one.name: one.value for one in entry_points(group=group)}

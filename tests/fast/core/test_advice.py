@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.core import advice
 from ferroscope.core.delivery import Fail
-from ferroscope.core.finding import Finding
-from ferroscope.core.reasons import Reason
 from ferroscope.transition import explain
+from ferroscope_client.core import advice
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 NODE: dict[str, Any] = {

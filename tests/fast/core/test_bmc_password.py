@@ -9,7 +9,8 @@ from ferroscope.bmc.ipmi.info import PROPERTIES as IPMI
 from ferroscope.bmc.redfish.driver import PROPERTIES as REDFISH
 from ferroscope.core import bmc_password
 from ferroscope.core.model import Node
-from ferroscope.core.values import is_secret
+from ferroscope_client.core import passwords
+from ferroscope_client.core.values import is_secret
 from tests.support.rows import each
 
 
@@ -30,11 +31,11 @@ def test_the_field_is_the_drivers_own_and_the_new_one_is_masked_beside_it() -> N
 
 @each("length", [8, 16, 20])
 def test_generated_passwords_are_what_bmcs_accept(length: int) -> None:
-    found = {bmc_password.generate(length) for _ in range(200)}
+    found = {passwords.generate(length) for _ in range(200)}
     assert len(found) == 200
     for password in found:
         assert len(password) == length
-        assert bmc_password.problem(password) is None
+        assert passwords.problem(password) is None
         assert all(any(test(sign) for sign in password) for test in (str.islower, str.isupper, str.isdigit))
         assert set(password) & set("-_.")
         assert password[0].isalpha()
@@ -43,8 +44,8 @@ def test_generated_passwords_are_what_bmcs_accept(length: int) -> None:
 
 @each("wrong", ["short", "x" * 129, "with a space", "line\nbreak", "pässword-1", "tab\tinside", "********"])
 def test_texts_that_are_no_passwords_are_refused(wrong: str) -> None:
-    assert bmc_password.problem(wrong)
-    assert wrong not in str(bmc_password.problem(wrong))
+    assert passwords.problem(wrong)
+    assert wrong not in str(passwords.problem(wrong))
 
 
 @each(

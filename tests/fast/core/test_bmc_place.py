@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core import bmc_access
-from ferroscope.core.bmc_place import (
+from ferroscope.core.model import Document
+from ferroscope_client.core.bmc_place import (
     PlaceIndex,
     first_shared,
     incomplete,
@@ -19,9 +20,8 @@ from ferroscope.core.bmc_place import (
     problem,
     same_place,
 )
-from ferroscope.core.host_spelling import canonical_host, refusal_of_host, refusal_of_url, refusal_of_urls
-from ferroscope.core.model import Document
-from ferroscope.core.values import bmc_ip
+from ferroscope_client.core.host_spelling import canonical_host, refusal_of_host, refusal_of_url, refusal_of_urls
+from ferroscope_client.core.values import bmc_ip
 from tests.support.rows import each
 
 LEGACY = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.core.mac_addresses import bmc_mac, boot_mac, identifying_mac
+from ferroscope_client.core.mac_addresses import bmc_mac, boot_mac, identifying_mac
 from tests.support.rows import each
 
 MAC = "aa:bb:cc:00:00:01"

@@ -7,7 +7,7 @@ import msgspec
 from ferroscope.core import callback_secret
 from ferroscope.core.callback_secret import CallbackProof, Delivery, judge
 from ferroscope.core.model import Inspection
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.support.rows import each
 
 SECRET = "s3" * 20

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ferroscope.core.delivery import DeliveryPolicy, Drop, Fail, IllegalEventError, Run, advance, decide
 from ferroscope.core.model import Node, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import COMMANDS, RESTING, Event, Provision, State
+from ferroscope.core.states import COMMANDS, Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import RESTING, Provision, State
 from tests.support.rows import each
 
 RERUN = DeliveryPolicy(max_attempts=3, interrupted="rerun")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferroscope.core.lookup import DiscoveryLimits, Evidence, Rejection, discoverable, refuse_rejected, too_many
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 LIMITS = DiscoveryLimits(per_minute=10, waiting=3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ferroscope.core.lookup import Candidates, Evidence, LookupRefusal, NodeMatch, by_bmc_alone, decide
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 A, B, C = (Node(uuid=name, driver="fake") for name in "abc")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ferroscope.core import values
-from ferroscope.core.values import is_secret, mask
+from ferroscope_client.core import values
+from ferroscope_client.core.values import is_secret, mask
 from tests.support.rows import each
 
 SECRET = """redfish_password ipmi_password snmp_auth_key ipmi_hex_kg_key snmp_community bmc_passphrase api_key apiKey

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.core.model import Node
-from ferroscope.core.node import three_way
-from ferroscope.core.states import Provision, State
+from ferroscope.core.node_changes import three_way
+from ferroscope_client.core.states import Provision, State
 
 BEFORE = Node(uuid="node", driver="fake", name="old", properties={"a": 1, "b": 2}, extra={"x": 1}, version=3)
 

@@ -6,25 +6,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.core.node import NODE_FIELDS
-from ferroscope.hardware.expressions import (
-    All,
-    Any,
-    Count,
-    Glob,
-    Known,
-    Not,
-    Number,
-    Own,
-    Some,
-    Text,
-    Word,
-    fields,
-    matches,
-)
+from ferroscope.hardware.expressions import All, Any, Count, Glob, Known, Not, Number, Own, Some, Text, Word, matches
 from ferroscope.hardware.query import MAX_LENGTH, QueryError, parse
-from ferroscope.hardware.search_index import KINDS, OWN, IndexRow, fold
+from ferroscope.hardware.search_index import IndexRow, fold
 from ferroscope.hardware.sources import spellings
+from ferroscope_client.core.node import NODE_FIELDS
+from ferroscope_client.hardware.search_fields import KINDS, OWN, fields
 from tests.support import examples
 from tests.support.rows import each
 

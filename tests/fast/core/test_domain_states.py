@@ -15,16 +15,8 @@ from ferroscope.core.delivery import (
     is_inspectable,
 )
 from ferroscope.core.model import Node
-from ferroscope.core.states import (
-    ACTIVE,
-    INITIAL,
-    RESTING,
-    TERMINAL,
-    TRANSITIONS,
-    Event,
-    Provision,
-    State,
-)
+from ferroscope.core.states import TRANSITIONS, Event
+from ferroscope_client.core.states import ACTIVE, INITIAL, RESTING, TERMINAL, Provision, State
 from tests.support import misses
 from tests.support.rows import each
 

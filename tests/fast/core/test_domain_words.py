@@ -7,17 +7,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core import mac_addresses, values
-from ferroscope.core.explanations import HINTS, hint
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import (
-    ACTIVE,
-    INSPECTABLE,
-    OF_STATE,
-    RESTING_VERBS,
-    UNDER_WAY,
-    Provision,
-)
+from ferroscope_client.core import mac_addresses, values
+from ferroscope_client.core.explanations import HINTS, hint
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, INSPECTABLE, OF_STATE, RESTING_VERBS, UNDER_WAY, Provision
 from tests.support import misses
 from tests.support.rows import each
 

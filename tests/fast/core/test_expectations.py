@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ferroscope.hardware import expectations
-from ferroscope.hardware.expectations import Deviation, Expectation, ExpectationError
+from ferroscope.hardware.expectations import Deviation, ExpectationError
 from ferroscope.hardware.search_index import IndexRow
+from ferroscope_client.core.expectation import Expectation
 from tests.support import examples
 from tests.support.rows import each
 

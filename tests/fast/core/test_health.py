@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferroscope.hardware import diff, health, search_index
+from ferroscope.hardware import diff, search_index
 from ferroscope.hardware.expressions import matches
 from ferroscope.hardware.parts import parts
 from ferroscope.hardware.query import parse
+from ferroscope_client.hardware import health
 from tests.support import examples
 from tests.support.rows import each
 

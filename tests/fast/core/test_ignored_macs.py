@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.core.mac_addresses import KNOWN, IgnoredMacs
+from ferroscope_client.core.mac_addresses import KNOWN, IgnoredMacs
 from tests.support.rows import each
 
 USB = "be:3a:f2:b6:05:9f"

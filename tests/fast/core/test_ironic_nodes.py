@@ -10,7 +10,7 @@ import pytest
 from ferroscope.core import bmc_access, ironic_nodes
 from ferroscope.core.delivery import NotInspectableError, check_inspectable
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.support.rows import each
 
 UUID = "11111111-1111-4111-8111-111111111111"

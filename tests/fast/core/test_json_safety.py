@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core import json_safety
+from ferroscope_client.core import json_safety
 from tests.support.rows import each
 
 BAD = "\N{REPLACEMENT CHARACTER}"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core import labels
-from ferroscope.core.labels import LabelError
+from ferroscope_client.core import labels
+from ferroscope_client.core.labels import LabelError
 from tests.support.rows import each
 
 NODE = {"rack": "r1", "role": "web", "spare": "", "example.com/rack": "R_1.a"}

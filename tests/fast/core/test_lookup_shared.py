@@ -6,8 +6,8 @@ from typing import Any
 
 from ferroscope.core.lookup import Candidates, Evidence, LookupRefusal, NodeMatch, Verdict, decide, without_claims
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import RAMDISK, State
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import RAMDISK, State
 from tests.support.rows import each
 
 A, B = (Node(uuid=name, driver="fake") for name in "ab")

@@ -10,8 +10,9 @@ from ferroscope.core import losses
 from ferroscope.core.delivery import DeliveryPolicy, Fail, Run, decide
 from ferroscope.core.losses import Cause, Loss
 from ferroscope.core.model import Member, Node, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.support.rows import each
 
 NOW, TTL = 1000.0, 6.0

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ferroscope
+import ferroscope_client
 from ferroscope.core import states
-from ferroscope.core.states import Provision, State
+from ferroscope_client.core import states as client_states
+from ferroscope_client.core.states import Provision, State
 from tests.support.rows import each
 
-SOURCE = Path(ferroscope.__file__).parent
-SETS = frozenset(name for name, found in vars(states).items() if isinstance(found, frozenset))
+SOURCES = [Path(package.__file__).parent for package in (ferroscope, ferroscope_client)]
+TABLES = vars(states) | vars(client_states)
+SETS = frozenset(name for name, found in TABLES.items() if isinstance(found, frozenset))
 # The tables themselves.
 DECLARED = frozenset({"core/states.py"})
 WORDS = (frozenset(map(str, State)), frozenset(map(str, Provision)))
@@ -50,9 +53,10 @@ def _of_states(found: ast.Compare) -> bool:
 
 def test_nobody_else_has_a_set_of_states() -> None:
     found = {
-        str(path.relative_to(SOURCE)): lines
-        for path in SOURCE.rglob("*.py")
-        if (lines := list(private_sets(path.read_text()))) and str(path.relative_to(SOURCE)) not in DECLARED
+        str(path): lines
+        for source in SOURCES
+        for path in source.rglob("*.py")
+        if (lines := list(private_sets(path.read_text()))) and str(path.relative_to(source)) not in DECLARED
     }
     assert not found
 

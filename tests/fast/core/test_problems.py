@@ -6,14 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import advice
 from ferroscope.core.boot_macs import FilterRecord
 from ferroscope.core.counts import Backlog, Census, Failures, HardwareCondition
-from ferroscope.core.database_fault import DatabaseFailure, DatabaseFault
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import ClockStep, Lease, Member
-from ferroscope.core.problems import Facts, find_obstacle, list_problems
+from ferroscope.core.problems import Facts, list_problems
 from ferroscope.core.states import Event
+from ferroscope_client.core import advice
+from ferroscope_client.core.database_fault import DatabaseFailure, DatabaseFault
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.obstacles import find_obstacle
 from tests.support.rows import each
 
 NOW: Final = 10_000.0

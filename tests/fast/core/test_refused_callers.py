@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from ferroscope.core.lookup import (
     MAX_REFUSED_CALLERS,
-    MAX_REFUSED_CALLERS_OF_SOURCE,
     REFUSED_CALLER_SECONDS,
     RefusedCaller,
-    count_callers,
     describe_caller,
     select_surplus,
 )
-from ferroscope.http_server.sources import group
+from ferroscope_client.core.advice import MAX_REFUSED_CALLERS_OF_SOURCE, count_callers
+from ferroscope_client.core.values import limit_key
 
 NOW = 10_000_000.0
 
@@ -26,12 +25,12 @@ def call(source: str, number: int, *, at: float = NOW, macs: int = 1) -> Refused
 
 def test_a_source_has_its_last_callers() -> None:
     calls = [call("192.0.2.66", number, at=NOW - number) for number in range(MAX_REFUSED_CALLERS_OF_SOURCE + 5)]
-    assert select_surplus(calls, group, NOW) == calls[MAX_REFUSED_CALLERS_OF_SOURCE:]
+    assert select_surplus(calls, limit_key, NOW) == calls[MAX_REFUSED_CALLERS_OF_SOURCE:]
 
 
 def test_an_ipv6_network_is_one_source() -> None:
     calls = [call(f"2001:db8::{number:x}", number) for number in range(1, MAX_REFUSED_CALLERS_OF_SOURCE + 3)]
-    assert len(select_surplus(calls, group, NOW)) == 2
+    assert len(select_surplus(calls, limit_key, NOW)) == 2
 
 
 def test_sources_with_many_callers_lose_theirs_before_others_do() -> None:
@@ -41,15 +40,15 @@ def test_sources_with_many_callers_lose_theirs_before_others_do() -> None:
         for source in range(10)
         for number in range(MAX_REFUSED_CALLERS_OF_SOURCE)
     ]
-    surplus = select_surplus([*old, *flood], group, NOW)
+    surplus = select_surplus([*old, *flood], limit_key, NOW)
     assert len(old) + len(flood) - len(surplus) == MAX_REFUSED_CALLERS
     assert not set(map(describe_caller, old)) & set(map(describe_caller, surplus))
 
 
 def test_old_calls_are_forgotten() -> None:
     calls = [call("192.0.2.1", 1), call("192.0.2.2", 2, at=NOW - REFUSED_CALLER_SECONDS - 1)]
-    assert select_surplus(calls, group, NOW) == calls[1:]
-    assert select_surplus(calls, group, NOW + 86_400.0) == calls[1:]
+    assert select_surplus(calls, limit_key, NOW) == calls[1:]
+    assert select_surplus(calls, limit_key, NOW + 86_400.0) == calls[1:]
 
 
 def test_the_description_has_addresses_serial_source_time_and_reason() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from ferroscope.core.values import spreadsheet_cell
+from ferroscope_client.core.values import spreadsheet_cell
 from tests.support.rows import each
 
 HOSTILE = [

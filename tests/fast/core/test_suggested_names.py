@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.hardware.names import suggestion
+from ferroscope_client.hardware.names import suggestion
 from tests.support.rows import each
 
 

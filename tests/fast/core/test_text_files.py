@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from ferroscope.api.auth import certificate, http_basic, policy
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
-from ferroscope.cli import credentials
-from ferroscope.cli.exits import Failure
-from ferroscope.cli.node import bulk
-from ferroscope.cli.user import _lines as users_of
+from ferroscope.cli.user_file import read_lines as users_of
 from ferroscope.config import followed
 from ferroscope.config.load import ConfigurationError, files_with_secrets, load
 from ferroscope.contracts.plugins import SecretOptions
+from ferroscope.contrib.boot.setup import setup_file
 from ferroscope.contrib.openstack import import_command
 from ferroscope.contrib.openstack.imports.inspector_source import connection_of
 from ferroscope.contrib.ramdisk import inputs
-from ferroscope.contrib.setup import setup_file
-from ferroscope.core.text_files import NotTextError, lines_of, text_of
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.hooks import pci
 from ferroscope.secrets.file import FileSource
 from ferroscope.secrets.keys import KeyRing
+from ferroscope_client import credentials
+from ferroscope_client.cli.node import bulk
+from ferroscope_client.core.text_files import NotTextError, lines_of, text_of
+from ferroscope_client.errors import Failure
 
 Saved = Callable[[str], bytes]
 SAVED: dict[str, Saved] = {

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from bench.__main__ import main as benchmarks
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
 from tests import ROOT
 from tests.fast.docs.pages import Page, pages, typed
 from tests.support import misses

@@ -12,8 +12,8 @@ from tests.fast.docs.pages import Page, page, pages
 from tests.support import misses
 
 # Paths on pages are relative to one of these.
-_ROOTS: Final = (ROOT, ROOT / "src" / "ferroscope", ROOT / "tests")
-_PLACES: Final = {"src", "tests", "tools", "bench", "deploy", "docs", "examples", "changes", ".ci"}
+_ROOTS: Final = (ROOT, ROOT / "src/ferroscope", ROOT / "client/src/ferroscope_client", ROOT / "tests")
+_PLACES: Final = {"client", "src", "tests", "tools", "bench", "deploy", "docs", "examples", "changes", ".ci"}
 _PATH: Final = re.compile(r"[\w.-]+(?:/[\w.@-]+)+/?")
 _PATH_OF_INSPECTOR: Final = "ironic_inspector/"
 

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import ferroscope
 from tests import ROOT
 from tests.support import misses
 
 _IMPORT = re.compile(r"^ *(?:from (\w+)[\w.]* import |import (\w+)[\w.]*(?: as \w+)?(?: *#.*)?$)", re.MULTILINE)
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT, CLIENT = (
+    tomllib.loads((ROOT / file).read_text())["project"] for file in ("pyproject.toml", "client/pyproject.toml")
+)
 LOCKS = [
     ROOT / "requirements.txt",
     ROOT / "constraints.txt",
@@ -50,7 +53,7 @@ def test_every_locked_package_has_a_hash() -> None:
 
 
 def test_an_installation_has_every_package_that_the_service_needs_in_the_version_of_the_tests() -> None:
-    wanted = _names(PROJECT["dependencies"])
+    wanted = _names(PROJECT["dependencies"]) - {CLIENT["name"]} | _names(CLIENT["dependencies"])
     user, dev = _locked(ROOT / "requirements.txt"), _locked(ROOT / "constraints.txt")
     assert wanted <= set(user)
     assert user.items() <= dev.items()
@@ -66,9 +69,13 @@ def test_every_environment_is_installed_with_hashes_only() -> None:
     assert all("--require-hashes" in line or "--no-deps --no-build-isolation -e ." in line for line in installs)
 
 
-def _imported() -> Iterator[tuple[str, str]]:
-    """Yield file and top-level module of each import of another's package in src/, at whatever place."""
-    for file in sorted((ROOT / "src").rglob("*.py")):
+def test_the_service_needs_the_client_of_its_own_release() -> None:
+    assert f"{CLIENT['name']}=={ferroscope.__version__}" in PROJECT["dependencies"]
+
+
+def _imported(source: str) -> Iterator[tuple[str, str]]:
+    """Yield file and top-level module of each import of another's package in a folder, at whatever place."""
+    for file in sorted((ROOT / source).rglob("*.py")):
         for match in _IMPORT.finditer(file.read_text(encoding="utf-8")):
             top = match[1] or match[2]
             if top not in sys.stdlib_module_names and not top.startswith("ferroscope"):
@@ -80,7 +87,7 @@ def test_what_is_shipped_imports_what_is_declared_for_users() -> None:
     offered = [package for packages in extras.values() for package in packages]
     allowed = _names(PROJECT["dependencies"] + offered)
     origin = packages_distributions()
-    found = list(_imported())
+    found = list(_imported("src"))
     assert len(found) > 50
     undeclared = {(file, top) for file, top in found if not allowed.intersection(map(_plain, origin.get(top, [top])))}
     assert not undeclared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.enrollment.correctable import without_secrets
+from ferroscope_client.enrollment.correctable import without_secrets
 from tests.support.rows import each
 
 

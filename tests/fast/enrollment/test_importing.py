@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.enrollment import importing, node_file
-from ferroscope.enrollment.importing import ExistingFleet, RowError
+from ferroscope_client.enrollment import importing, node_file
+from ferroscope_client.enrollment.importing import ExistingFleet, RowError
 from tests.support.rows import each
 
 MAC, OTHER = "52:54:00:00:00:01", "52:54:00:00:00:02"

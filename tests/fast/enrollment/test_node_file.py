@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from ferroscope.enrollment import node_file
+from ferroscope_client.enrollment import node_file
 from tests.support.rows import each
 
 ROWS = [

@@ -17,7 +17,7 @@ import structlog.testing
 from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.core import delivery
 from ferroscope.core.model import Claim, Entry, Node, Port, Request
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.hooks import helpers, loader
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
@@ -25,6 +25,7 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.attempt import Attempt, Locked
 from ferroscope.worker.services import Services
+from ferroscope_client.core.states import State
 from tests import ROOT
 from tests.support.stores import open_store
 

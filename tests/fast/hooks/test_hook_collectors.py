@@ -6,7 +6,7 @@ from typing import Any
 
 from ferroscope.core.model import Severity
 from ferroscope.hardware import diff, expectations, search_index
-from ferroscope.hardware.expectations import Expectation
+from ferroscope_client.core.expectation import Expectation
 from tests.fast.hooks.runs import machine, run
 from tests.fast.rules.running import Site, holds
 from tests.support import examples

@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferroscope.contracts.store import packed
-from ferroscope.core import mac_addresses
 from ferroscope.core.model import Inspection
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import encode
 from ferroscope.hooks.root_device import NAMES
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from ferroscope_sim import inventory as sim
 from tests.corpus import ALL, load
 from tests.corpus.machines import MAC, disk, lldp, nic, pci

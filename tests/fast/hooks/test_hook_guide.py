@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks import loader
 from ferroscope.hooks.base import HookError, InspectionHook
 from ferroscope.hooks.lldp import ParseLldpHook
 from ferroscope.hooks.ports import PortsHook
 from ferroscope.hooks.validate_interfaces import ValidateInterfacesHook
+from ferroscope_client.core.reasons import Reason
 from ferroscope_sim import inventory as sim
 from tests import ROOT
 from tests.fast.hooks.runs import Run, run_objects

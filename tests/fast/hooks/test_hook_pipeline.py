@@ -12,11 +12,11 @@ import structlog.testing
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookSetupError, HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline, encode
+from ferroscope_client.core.reasons import Reason
 from tests.fast.hooks.runs import NODE, Hook, Run, Step, context, failure, port, run_objects
 from tests.support.rows import each
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ferroscope.core.model import Port, Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.ports import PortsHook
+from ferroscope_client.core.reasons import Reason
 from tests.fast.hooks.runs import ETH0, ETH1, ETH2, NODE, OTHER, Run, machine, port, run, run_objects
 from tests.support.rows import each
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ferroscope.core.model import Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
+from ferroscope_client.core.reasons import Reason
 from tests.fast.hooks.runs import machine, run
 from tests.support.rows import each
 

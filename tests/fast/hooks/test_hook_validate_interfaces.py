@@ -8,8 +8,8 @@ import pytest
 
 from ferroscope.core.lookup import MAX_INTERFACES
 from ferroscope.core.model import Severity
-from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError
+from ferroscope_client.core.reasons import Reason
 from tests.fast.hooks.runs import ETH0, ETH1, ETH2, Run, machine, run
 from tests.support.rows import each
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ferroscope.http_server.threads import CallThreads
+from ferroscope.http_server.wsgi import CallThreads
 from tests.support.processes import PATIENCE, until
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.lldp import MAX_TLVS, MAX_VALUE_BYTES, SwitchLink, Tlv, frame, link, values
+from ferroscope_client.lldp import MAX_TLVS, MAX_VALUE_BYTES, SwitchLink, Tlv, frame, link, values
 from ferroscope_sim.inventory import document
 from tests.support.rows import each
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferroscope.hardware.parts import parts
-from ferroscope.lldp import Tlv, port_name, values
+from ferroscope_client.lldp import Tlv, port_name, values
 from tests.fast.lldp.switches import dot1, dot3, juniper, port, text, vlan
 from tests.support.rows import each
 

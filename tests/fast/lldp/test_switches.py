@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.lldp import Tlv, frame, link, neighbours, values
+from ferroscope_client.lldp import Tlv, frame, link, neighbours, values
 from tests.fast.lldp.switches import Switch, arista, cisco, hpe_and_dell, juniper, linux
 
 SWITCHES = [switch for vendor in (cisco, arista, juniper, linux, hpe_and_dell) for switch in vendor.SWITCHES]

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from ferroscope.core.counts import FleetCounts
-from ferroscope.core.states import Provision
 from ferroscope.db import Transaction, counted_ahead
 from ferroscope.hardware.search_index import IndexRow
 from ferroscope.periodic.counts import Counts
+from ferroscope_client.core.states import Provision
 from tests.fast.periodic.members import Members
 from tests.support import examples
 

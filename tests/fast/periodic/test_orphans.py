@@ -9,8 +9,9 @@ from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.periodic.orphans import Orphans
+from ferroscope_client.core.states import State
 from tests.fast.periodic.members import DAY, Members, enrolled
 from tests.support import examples
 from tests.support.rows import each

@@ -11,9 +11,9 @@ import pytest
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction
 from ferroscope.periodic.reinspection import Reinspection
+from ferroscope_client.core.states import Provision, State
 from tests.support import examples
 from tests.support.manual_clock import ManualClock
 from tests.support.rows import each

@@ -8,8 +8,8 @@ from typing import Any
 from ferroscope.contracts.store import Query
 from ferroscope.core.failover_node import FailoverNode
 from ferroscope.core.model import ClockStep, Entry, Inspection, Node, Port
-from ferroscope.core.states import State
 from ferroscope.periodic.retention import Retention
+from ferroscope_client.core.states import State
 from tests.fast.periodic.members import DAY, Members, enrolled
 from tests.support import examples
 

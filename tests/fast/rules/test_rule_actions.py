@@ -9,8 +9,8 @@ import pytest
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
 from ferroscope.rules.data import InvalidRuleError, RuleFailedError
+from ferroscope_client.core.reasons import Reason
 from tests.fast.rules.running import MAC, Site, old_rule, rule
 from tests.support.rows import each
 

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from ferroscope.contracts.errors import LeaseHeldError
 from ferroscope.core import finding
 from ferroscope.core.model import DEFAULT
-from ferroscope.db.replication import Memory
+from ferroscope.db.connections import Memory
 from ferroscope.leadership import Election
 from ferroscope.runtime.system import SystemClock
 from tests.support.stores import open_store

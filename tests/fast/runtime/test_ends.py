@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 import pytest
 
 from ferroscope.config.options import ApiSettings, Settings, WorkerSettings
-from ferroscope.core.lanes import Lane
 from ferroscope.core.model import DEFAULT
 from ferroscope.http_server.server import HttpServer, bind
 from ferroscope.periodic.singleton import Singleton
@@ -18,6 +17,7 @@ from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import Dispatcher
 from ferroscope.worker.services import Services
 from ferroscope.worker.slots import Slots
+from ferroscope_client.core.obstacles import Lane
 from tests.support.processes import PATIENCE
 from tests.support.rows import each
 

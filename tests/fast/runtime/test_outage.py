@@ -7,9 +7,9 @@ from typing import Any
 
 from ferroscope.config.options import WorkerSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.database_fault import DatabaseFault
 from tests.support import examples
 from tests.support.manual_clock import ManualClock
 from tests.support.rows import each

@@ -10,6 +10,7 @@ import structlog
 
 from ferroscope.config.errors import OptionRefusedError, StartError
 from ferroscope.config.load import load
+from ferroscope.contrib.boot.pxe_filter import process
 from ferroscope.runtime import preflight
 from ferroscope.runtime.hosted import Application
 from ferroscope.runtime.system import Reload
@@ -26,7 +27,7 @@ def _written(directory: Path, text: str) -> list[str]:
 def _refusal(directory: Path, text: str, *roles: str) -> OptionRefusedError:
     settings = load(_written(directory, text))
     with pytest.raises(OptionRefusedError) as caught:
-        preflight.check(settings, roles)
+        process.check_start(settings) if roles == ("pxe-filter",) else preflight.check(settings, roles)
     return caught.value
 
 

@@ -12,11 +12,11 @@ from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.telemetry import Moved, Silent
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
 from ferroscope.db import Store, Transaction
 from ferroscope.db.connections import ConnectionPool
 from ferroscope.db.engine import build_engine
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.states import State
 from tests.support import databases, examples
 from tests.support.processes import PATIENCE
 from tests.support.stores import open_store

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.secrets import STAND_IN, for_validation
 from ferroscope.secrets.env import EnvSource
 from ferroscope.secrets.file import FileSource
 from ferroscope.secrets.references import Resolver, SecretReader, load_sources
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.installed import PluginError
 from tests.support.processes import PATIENCE
 from tests.support.rows import each
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from ferroscope_sim.demo.demo_command import leave_at_sigterm
 
 

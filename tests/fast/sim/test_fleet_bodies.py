@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.core.mac_addresses import normalized_mac
+from ferroscope_client.core.mac_addresses import normalized_mac
 from ferroscope_sim.bodies import RAMDISK_ERROR, Bodies
 from ferroscope_sim.inventory import bmc_address, bmc_mac, generate, macs, pxe_mac
 from ferroscope_sim.model import FleetSettings, SimMember

@@ -7,7 +7,7 @@ import pytest
 from ferroscope.bmc.sim.driver import Endpoint, SimBmc, locate
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.core.mac_addresses import normalized_mac
+from ferroscope_client.core.mac_addresses import normalized_mac
 from ferroscope_sim import inventory as sim
 from tests.support.rows import each
 

@@ -8,8 +8,9 @@ from structlog.testing import capture_logs
 
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.model import Inspection
-from ferroscope.core.states import Event, State, Transition
+from ferroscope.core.states import Event, Transition
 from ferroscope.telemetry import log
+from ferroscope_client.core.states import State
 from tests.support import examples
 from tests.support.rows import each
 

@@ -11,11 +11,12 @@ from prometheus_client import CollectorRegistry
 from ferroscope.contracts.telemetry import Moved
 from ferroscope.core.model import Inspection
 from ferroscope.core.notification import ChangeView
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State, Transition
+from ferroscope.core.states import Event, Transition
 from ferroscope.hardware.diff import ChangeKind
-from ferroscope.hardware.search_index import KINDS
 from ferroscope.telemetry.metrics import Metrics
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.hardware.search_fields import KINDS
 from tests.support import examples
 from tests.support.stores import open_store
 
@@ -107,8 +108,8 @@ def test_changes_of_the_hardware_are_counted_by_kind_once_they_are_committed(met
         ChangeView(what="changed", kind="node", where="", field="memory", text="3 is 4"),
     ]
     store = open_store(meter=meter)
-    store.write(lambda tx: tx.hardware_changed(changes))
+    store.write(lambda tx: tx.hardware_changes.extend(changes))
     with pytest.raises(ZeroDivisionError):
-        store.write(lambda tx: (tx.hardware_changed(changes), 1 / 0))
+        store.write(lambda tx: (tx.hardware_changes.extend(changes), 1 / 0))
     counted = values(meter, "hardware_changes_total", ["kind", "what"])
     assert counted == {("dimm", "removed"): 1, ("node", "changed"): 2}

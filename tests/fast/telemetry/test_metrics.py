@@ -9,10 +9,11 @@ from prometheus_client import CollectorRegistry
 
 from ferroscope.contracts.telemetry import FAILOVER_PROBLEMS, SILENT, Moved
 from ferroscope.core.problems import Facts
-from ferroscope.core.states import TRANSITIONS, Event, State
+from ferroscope.core.states import TRANSITIONS, Event
 from ferroscope.db import Store, Transaction
 from ferroscope.telemetry.metrics import Metrics, render
 from ferroscope.telemetry.overview import LABELS, OVERVIEW, Overview
+from ferroscope_client.core.states import State
 from tests.support import examples
 from tests.support.stores import open_store
 
@@ -51,9 +52,9 @@ def test_what_is_reported_is_counted() -> None:
 def test_a_rolled_back_transition_is_not_counted() -> None:
     meter = Metrics(CollectorRegistry())
     store = open_store(meter=meter)
-    store.write(lambda tx: tx.moved(Moved(TRANSITIONS[0], examples.node())))
+    store.write(lambda tx: tx.transitions.append(Moved(TRANSITIONS[0], examples.node())))
     with contextlib.suppress(ZeroDivisionError):
-        store.write(lambda tx: (tx.moved(Moved(TRANSITIONS[0], examples.node())), 1 / 0))
+        store.write(lambda tx: (tx.transitions.append(Moved(TRANSITIONS[0], examples.node())), 1 / 0))
     labels = {"source": "none", "event": "inspect", "target": "starting"}
     assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 1
 

@@ -19,7 +19,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import Images, Unchecked
 from ferroscope.contracts.store import Query, packed
 from ferroscope.core.model import GIVEN, Claim, Entry, Inspection, Member, Node, Request
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
@@ -27,8 +27,9 @@ from ferroscope.worker.loop import Worker
 from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
+from ferroscope_client.core.states import Provision, State
 from tests.support.manual_clock import ManualClock, ManualStop
-from tests.support.stores import open_queue, open_store
+from tests.support.stores import claim_from, open_queue, open_store
 
 NODE = "11111111-1111-4111-8111-111111111111"
 INVENTORY: dict[str, Any] = {
@@ -146,7 +147,9 @@ class Service:
 
     def claim(self, member: str = "") -> Claim | None:
         """Have the worker, or another member, claim a request, and do nothing about it."""
-        return self.queue.get(member or self.worker.services.member, self.settings.worker.get_timeout, self.stop)
+        return claim_from(
+            self.queue, member or self.worker.services.member, self.settings.worker.get_timeout, self.stop
+        )
 
     def kill(self, member: str) -> None:
         """The member is gone, and somebody has seen it die."""

@@ -6,7 +6,6 @@ import pytest
 
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Request
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.worker.slots import (
     FIRST_PAUSE,
@@ -16,6 +15,7 @@ from ferroscope.worker.slots import (
     BmcRequest,
     Breakers,
 )
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 SLOTS = 8

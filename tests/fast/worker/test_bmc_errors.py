@@ -6,7 +6,7 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import NODE, Service, settings
 from tests.support.rows import each
 

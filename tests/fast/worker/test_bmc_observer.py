@@ -21,10 +21,10 @@ from ferroscope.contracts.bmc import (
 )
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.remote import processor_delay
 from ferroscope.worker.attempt import ObservedDriver
 from ferroscope.worker.services import BmcObserver
+from ferroscope_client.core.reasons import Reason
 from tests.support.rows import each
 
 

@@ -9,8 +9,9 @@ from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.delivery import TRIAL
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 from tests.fast.worker.conftest import NODE, Service
 
 

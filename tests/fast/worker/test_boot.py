@@ -11,8 +11,9 @@ from ferroscope.config.options import BootSettings
 from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node, Port, Severity
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import Image
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced
 from tests.support.rows import each

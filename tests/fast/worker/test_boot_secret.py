@@ -7,8 +7,9 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.core import callback_secret
-from ferroscope.core.states import Event, State
-from ferroscope.core.values import mask
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import mask
 from tests.fast.worker.conftest import NODE, Service, settings
 from tests.fast.worker.test_boot import API, ISO, able, machine, set_field
 from tests.support.rows import each

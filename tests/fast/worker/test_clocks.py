@@ -10,10 +10,11 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.worker.start import LEASE
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service, settings
 from tests.support import examples
 

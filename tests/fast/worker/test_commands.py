@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.states import COMMANDS, Event, State
+from ferroscope.core.states import COMMANDS, Event
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service
 from tests.fast.worker.test_boot import able
 from tests.support.rows import each

@@ -12,10 +12,11 @@ from ferroscope import transition
 from ferroscope.config.options import WorkerSettings
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.services import StoppedError
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service, settings
 from tests.support import examples
 

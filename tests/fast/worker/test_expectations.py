@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ferroscope.contracts.store import Query
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
-from ferroscope.hardware.expectations import Expectation
+from ferroscope_client.core.expectation import Expectation
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service, settings
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.core.model import Document, Node, Severity
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Machine, Service, settings
 from tests.fast.worker.test_boot import set_field
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ferroscope.contracts.remote import Flaw
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.fast.worker.test_boot import ISO, able, machine
 from tests.support.rows import each
 

@@ -9,8 +9,9 @@ from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.store import packed
 from ferroscope.core.delivery import Run
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import Provision, State
 from tests.fast.worker.conftest import NODE, Service
 from tests.support.stores import compressions
 

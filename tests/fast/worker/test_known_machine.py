@@ -10,10 +10,11 @@ import pytest
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.delivery import TRIAL
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import NODE, Machine, Service, settings
 
 

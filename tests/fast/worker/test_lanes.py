@@ -13,16 +13,17 @@ from ferroscope import transition
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query, packed
-from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import pool, slots
 from ferroscope.worker.pool import WorkerPool
 from ferroscope.worker.process import ProcessTask, RuleStep
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.fast.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 from tests.support.processes import until
 

@@ -13,8 +13,9 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError, OutcomeUnknownError, StoreUnavailableError
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.db import Store, Transaction
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service
 from tests.fast.worker.test_delivery import KilledError
 

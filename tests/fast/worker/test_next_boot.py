@@ -7,8 +7,9 @@ import pytest
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError, NotFoundError
 from ferroscope.core.model import Node, Severity
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import Image
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Machine, Service
 from tests.fast.worker.test_boot import AbleMachine, able, fails_with, machine, set_field
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced, take_over

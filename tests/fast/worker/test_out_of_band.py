@@ -11,8 +11,8 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Part
 from ferroscope.core.model import HARDWARE_CHANGED, Node, Port, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import INVENTORY, Service
 from tests.fast.worker.test_boot import able, fails_with, machine, set_field
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced

@@ -8,10 +8,11 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.lanes import Lane
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.worker.pool import Dispatcher
 from ferroscope.worker.slots import BmcSlots
+from ferroscope_client.core.obstacles import Lane
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service
 from tests.fast.worker.test_delivery import KilledError
 

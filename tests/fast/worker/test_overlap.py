@@ -14,9 +14,10 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import IllegalEventError
 from ferroscope.core.model import Node, Port, Request
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.storage.reader import newest
+from ferroscope_client.core.states import Provision, State
 from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
 
 

@@ -11,13 +11,14 @@ import pytest
 from ferroscope import transition
 from ferroscope.contracts.errors import BmcError, OutcomeUnknownError, StoreUnavailableError
 from ferroscope.core import bmc_password
-from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.db import Store, Transaction
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.loop import Worker
+from ferroscope_client.core.passwords import PasswordProgress
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import NODE, Machine, Service, settings
 
 OLD, NEW = "old-Pass.word_12", "new-Pass.word_12"

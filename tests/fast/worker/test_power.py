@@ -11,8 +11,9 @@ from ferroscope.config.options import DriverSettings, Settings, WorkerSettings
 from ferroscope.contracts.bmc import RESULTS, BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.fast.worker.conftest import NODE, Machine, Service
 from tests.support.rows import each
 

@@ -10,8 +10,9 @@ from ferroscope.config.options import DriverSettings, InspectorSettings, Setting
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
 from tests.fast.worker.conftest import NODE, Machine, Service
 from tests.fast.worker.test_power import SoftMachine, command, with_machine
 from tests.fast.worker.test_staying_on import kept_on

@@ -8,7 +8,7 @@ import msgspec
 
 from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection
-from ferroscope.core.states import State
+from ferroscope_client.core.states import State
 from tests.fast.hooks.runs import NODE, OTHER, context
 
 

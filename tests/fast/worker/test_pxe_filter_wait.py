@@ -7,9 +7,10 @@ import pytest
 
 from ferroscope.core.boot_macs import FilterRecord
 from ferroscope.core.model import LeaseClaim, Port, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.worker.start import PXE_FILTER_WAIT_SECONDS
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import NODE, Service
 
 MAC = "52:54:00:00:00:01"

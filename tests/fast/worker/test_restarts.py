@@ -7,7 +7,8 @@ import pytest
 from ferroscope import transition
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.callback_secret import CallbackProof, judge, live
-from ferroscope.core.states import Event, Provision, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import Provision, State
 from tests.fast.worker.conftest import Service
 
 

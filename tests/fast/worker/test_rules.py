@@ -10,8 +10,8 @@ import pytest
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Node, Rule, RuleDialect
-from ferroscope.core.states import State
 from ferroscope.worker.attempt import Attempt
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import INVENTORY, Service, settings
 from tests.support import examples
 

@@ -9,9 +9,9 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
 from ferroscope.remote import command_fence
 from ferroscope.worker.loop import Worker
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Document, Node
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Machine, Service, settings
 from tests.fast.worker.test_boot import able, fails_with, set_field
 from tests.fast.worker.test_delivery import KilledError, dies_and_is_replaced, take_over

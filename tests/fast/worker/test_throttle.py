@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.core.states import State
 from ferroscope.worker.start import LEASE
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import NODE, Service, settings
 
 QUANTUM = 10.0

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ferroscope.core.model import Node
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import ATTACHED, SEEN, MediaDevice, Medium
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import NODE, Service, settings
 from tests.fast.worker.test_boot import API, IMAGE, ISO, AbleMachine, fails_with
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.client import node_path
+from ferroscope_client.client import node_path
 from tests.support.boot.checks import check_collectors, check_end
 from tests.support.boot.site import API, BootSite, plan
 from tests.support.boot.ways import PLANS, inspected

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
+from ferroscope_client.core.reasons import Reason
 from tests.nightly.browser.conftest import finished_trial
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import stage

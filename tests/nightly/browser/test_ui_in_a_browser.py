@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.config.options import KeystoneSettings
 from ferroscope.contrib.ui import enroll
-from ferroscope.core.states import Provision
+from ferroscope_client.core.states import Provision
 from tests.nightly.browser.conftest import log_in, set_value, too_wide, violations
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, stage

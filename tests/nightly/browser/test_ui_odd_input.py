@@ -8,9 +8,9 @@ import pytest
 
 from ferroscope.contrib.ui import app, render
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.reasons import Reason
 from ferroscope_sim.inventory.body import document
 from tests.api.browsing import add
 from tests.api.service import Service

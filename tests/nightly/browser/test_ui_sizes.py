@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from ferroscope.core.states import Provision
+from ferroscope_client.core.states import Provision
 from tests.nightly.browser.conftest import SIZES, finished_trial, set_value, too_wide, violations
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, stage

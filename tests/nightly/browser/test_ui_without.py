@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.core.states import Provision
+from ferroscope_client.core.states import Provision
 from tests.nightly.browser.conftest import set_value
 from tests.support.browser import Chromium
 from tests.support.fleet_stage import fill, stage

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import click
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.output import console, table
+from ferroscope_client.cli.output import console, table
+from ferroscope_client.errors import Exit
 from tests.nightly.cloud.site import Cloud, Fault, Ramdisks
 from tests.support.servers import KeeperProcess
 

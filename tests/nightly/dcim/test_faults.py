@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service, callback_body
 from tests.support import examples
 from tests.support.dcim import ROLE, Synced

@@ -16,8 +16,8 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.core.model import Node
 from ferroscope.db import Store, Transaction, schema
-from ferroscope.db.replication import judge
 from ferroscope.doctor.database_server import cluster as examined
+from ferroscope.doctor.database_server import judge_galera
 from ferroscope.runtime.backend import open_for_command
 from tests.support import examples
 from tests.support.cluster.failovers import Client, Found, again, compared, moving
@@ -212,10 +212,10 @@ def test_inspections_survive_the_kill_and_the_return_of_nodes(several_writers: b
     ],
 )
 def test_settings_that_endanger_data_are_wrong_and_others_a_note(changed: dict[str, str], wrong: bool | None) -> None:
-    assert [one.wrong for one in judge(_HEALTHY | changed, [], 6.0)] == ([] if wrong is None else [wrong])
+    assert [one.wrong for one in judge_galera(_HEALTHY | changed, [], 6.0)] == ([] if wrong is None else [wrong])
 
 
 def test_a_table_without_a_primary_key_is_wrong() -> None:
-    (found,) = judge(_HEALTHY, ["notes"], 6.0)
+    (found,) = judge_galera(_HEALTHY, ["notes"], 6.0)
     assert found.wrong
     assert "notes" in found.what

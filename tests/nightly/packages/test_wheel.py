@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import ferroscope
+from ferroscope_client.errors import Exit
 from tests import ROOT
 from tests.support.follower import steps
 from tests.support.speed import slowness
@@ -30,12 +31,12 @@ SHARED = f"ferroscope-{ferroscope.__version__}.data/data/share"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    source, wheel = dist.build(tmp_path_factory.mktemp("dist"))
-    return source, wheel
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return source distribution and wheel of the service, and those of the client."""
+    return dist.build(tmp_path_factory.mktemp("dist"))
 
 
-def test_they_are_the_same_whatever_the_umask_of_the_builder_is(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_they_are_the_same_whatever_the_umask_of_the_builder_is(built: list[Path], tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         again = dist.build(tmp_path)
@@ -49,7 +50,7 @@ def _tracked(*directories: str) -> set[str]:
     return set(listed.stdout.split())
 
 
-def test_the_wheel_has_every_file_of_the_package_and_of_deploy(built: tuple[Path, Path]) -> None:
+def test_the_wheel_has_every_file_of_the_package_and_of_deploy(built: list[Path]) -> None:
     names = set(zipfile.ZipFile(built[1]).namelist())
     assert {name.removeprefix("src/") for name in _tracked("src")} <= names
     assert {f"{SHARED}/ferroscope/{name}" for name in _tracked("deploy")} <= names
@@ -58,12 +59,12 @@ def test_the_wheel_has_every_file_of_the_package_and_of_deploy(built: tuple[Path
     for page in ("man/man1/ferroscope.1", "man/man1/ferroscope-node.1", "bash-completion/completions/ferroscope"):
         assert f"{SHARED}/{page}" in names
     assert {name.split("/")[0] for name in names} == {
-        "ferroscope", "ferroscope_sim", "ferroscope_lease", SHARED.split("/")[0],
+        "ferroscope", "ferroscope_sim", SHARED.split("/")[0],
         f"ferroscope-{ferroscope.__version__}.dist-info",
     }  # fmt: skip
 
 
-def test_its_metadata_has_the_license_as_pep_639_says(built: tuple[Path, Path]) -> None:
+def test_its_metadata_has_the_license_as_pep_639_says(built: list[Path]) -> None:
     with zipfile.ZipFile(built[1]) as wheel:
         directory = f"ferroscope-{ferroscope.__version__}.dist-info"
         metadata = Parser().parsestr(wheel.read(f"{directory}/METADATA").decode())
@@ -80,7 +81,7 @@ def test_its_metadata_has_the_license_as_pep_639_says(built: tuple[Path, Path]) 
     )
 
 
-def test_its_description_has_absolute_links_and_the_projects_addresses(built: tuple[Path, Path]) -> None:
+def test_its_description_has_absolute_links_and_the_projects_addresses(built: list[Path]) -> None:
     """A package index shows it without the files beside it."""
     with zipfile.ZipFile(built[1]) as wheel:
         directory = f"ferroscope-{ferroscope.__version__}.dist-info"
@@ -95,19 +96,42 @@ def test_its_description_has_absolute_links_and_the_projects_addresses(built: tu
     assert "dev" not in metadata.get_all("Provides-Extra", [])
 
 
-def test_the_source_distribution_has_what_building_and_reading_it_needs(built: tuple[Path, Path]) -> None:
+def test_the_source_distribution_has_what_building_and_reading_it_needs(built: list[Path]) -> None:
     top = f"ferroscope-{ferroscope.__version__}/"
     with tarfile.open(built[0]) as archive:
         names = {name.removeprefix(top) for name in archive.getnames()}
-    assert _tracked("src", "deploy", "docs", "examples", "tools", "LICENSE", "README.md", "requirements.txt") <= names
+    assert (
+        _tracked("src", "client", "deploy", "docs", "examples", "tools", "LICENSE", "README.md", "requirements.txt")
+        <= names
+    )
 
 
-def test_the_wheel_works_in_an_empty_environment(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_client_alone_has_five_dependencies_and_says_which_commands_it_lacks(
+    built: list[Path], tmp_path: Path
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python, command = tmp_path / "venv/bin/python", tmp_path / "venv/bin/ferroscope"
+
+    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return subprocess.run(words, capture_output=True, text=True, check=False, env=alone, cwd=tmp_path)
+
+    assert run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", built[3]).returncode == 0
+    listed = run(python, "-m", "pip", "list", "--format=freeze").stdout.splitlines()
+    needed = {"click", "msgspec", "PyYAML", "rich", "urllib3"}
+    names = {line.partition("==")[0] for line in listed}
+    assert names - {"pip", "setuptools"} == {"ferroscope-client", *needed, "markdown-it-py", "mdurl", "Pygments"}
+    refused = run(command, "worker")
+    assert (refused.returncode, refused.stdout) == (Exit.USAGE, "")
+    assert "pipx inject ferroscope-client ferroscope" in refused.stderr
+
+
+def test_the_wheel_works_in_an_empty_environment(built: list[Path], tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     pip = [tmp_path / "venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     # The pinned versions, and nothing else: what the wheel needs and they lack would be an error.
     subprocess.run([*pip, "--require-hashes", "-r", ROOT / "requirements.txt"], check=True)
-    subprocess.run([*pip, "--no-index", f"{built[1]}[postgresql,mysql,openstack,kubernetes]"], check=True)
+    subprocess.run([*pip, "--no-index", built[3], f"{built[1]}[postgresql,mysql,openstack,kubernetes]"], check=True)
 
     def run(*words: str) -> str:
         command = [tmp_path / "venv/bin/ferroscope", *words]
@@ -126,17 +150,20 @@ def test_the_wheel_works_in_an_empty_environment(built: tuple[Path, Path], tmp_p
     assert (tmp_path / "venv/share/ferroscope/deploy/kubernetes/base/api.yaml").exists()
 
 
-def test_pipx_installs_it_with_all_extras(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_pipx_installs_it_with_all_extras(built: list[Path], tmp_path: Path) -> None:
     pinned = tmp_path / "constraints.txt"
     pins = [line.partition(" \\")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line]
     pinned.write_text("\n".join(pins))
     places = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin"), "PATH": os.environ["PATH"]}
-    command = ["pipx", "install", "--python", sys.executable, "--pip-args", f"--quiet --constraint={pinned}"]
-    done = subprocess.run(
-        [*command, f"{built[1]}[all]"], capture_output=True, text=True, check=False, timeout=1500 * slowness(),
-        env={**places, "HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    constraint = ["--pip-args", f"--quiet --constraint={pinned}"]
+    command = ["pipx", "install", "--python", sys.executable, *constraint]
+    inject = ["pipx", "inject", *constraint, "ferroscope-client"]
+    for words in ([*command, built[3]], [*inject, f"{built[1]}[all]"]):
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=1500 * slowness(),
+            env={**places, "HOME": str(tmp_path)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
 
     def run(*words: str) -> str:
         environment = {**places, "HOME": str(tmp_path)}
@@ -149,7 +176,7 @@ def test_pipx_installs_it_with_all_extras(built: tuple[Path, Path], tmp_path: Pa
 
     assert run("--version").split()[-1] == ferroscope.__version__
     assert "All 2 finished" in run("demo", "--nodes", "2")
-    python = tmp_path / "pipx/venvs/ferroscope/bin/python"
+    python = tmp_path / "pipx/venvs/ferroscope-client/bin/python"
     subprocess.run([python, "-c", f"import {', '.join(EXTRAS)}"], check=True)
     # The line of the page that leads man to its pages: pipx before 1.3 does not.
     (line,) = [one for one in steps("docs/how-to/install-a-package.md") if one.startswith("export MANPATH=")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ferroscope.cli.client import ServiceError
+from ferroscope_client.client import ServiceError
 from tests.support.processes import until
 from tests.support.pxe import ramdisk
 from tests.support.pxe.host import boot_settings

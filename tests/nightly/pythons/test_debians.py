@@ -39,7 +39,7 @@ SUITES = (
 # What tools/setup.sh would install, and the tests' other programs.
 PACKAGES = (
     "git", "make", "python3", "postgresql", "mariadb-server", "sqlite3", "jq", "iproute2",
-    "openssl", "procps", "util-linux", "ca-certificates", "netbase", "tzdata",
+    "openssl", "procps", "util-linux", "valgrind", "ca-certificates", "netbase", "tzdata",
 )  # fmt: skip
 SOURCE, WHEELS = "/src", "/wheels"
 HOURS = 3600

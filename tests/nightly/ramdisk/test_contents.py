@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import manifest
+from ferroscope.contrib.ramdisk import manifest
 from tests.support import ramdisk
 from tests.support.certificates import Authority
 

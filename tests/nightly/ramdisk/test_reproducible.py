@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import manifest
+from ferroscope.contrib.ramdisk import manifest
 from tests.support import ramdisk
 
 pytestmark = pytest.mark.timeout(3600)

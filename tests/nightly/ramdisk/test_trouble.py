@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import manifest
+from ferroscope.contrib.ramdisk import manifest
 from tests.support import debian_mirror, ramdisk
 from tests.support.bad_server import a_server_that
 from tests.support.debian_mirror import Answer, cut_off, missing, page, silent

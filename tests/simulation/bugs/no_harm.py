@@ -16,7 +16,7 @@ from ferroscope.contrib.kubernetes.failover import (
     protection,
     reading,
 )
-from ferroscope.core.bmc_place import Place
+from ferroscope_client.core.bmc_place import Place
 from tests.simulation.bugs.registry import bug
 
 _STORY: dict[str, Any] = {"kind": "no-harm", "faults": ()}

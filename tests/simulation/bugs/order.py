@@ -9,9 +9,9 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.core.delivery import Fail, Retry
-from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.worker import attempt, loop, machine, results, start
+from ferroscope_client.core.reasons import Reason
 from tests.simulation.bugs.registry import bug
 
 

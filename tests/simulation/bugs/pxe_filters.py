@@ -6,10 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.contracts.plugins import PxeFilterError
-from ferroscope.pxe_filter import leader
-from ferroscope.pxe_filter.backends import nftables
-from ferroscope.runtime import pxe_filter
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError, leader, process
+from ferroscope.contrib.boot.pxe_filter.backends import nftables
 from tests.simulation.bugs.registry import bug
 
 
@@ -123,4 +121,4 @@ def _() -> Iterator[Any]:
     worker={"graceful_timeout": 0.2},
 )
 def _() -> Iterator[Any]:
-    yield pxe_filter, "_has_closed", lambda _role, _thread: True
+    yield process, "_has_closed", lambda _role, _thread: True

@@ -23,7 +23,7 @@ from tests.simulation.bugs.registry import bug
     rounds=3,
 )
 def _() -> Iterator[Any]:
-    get, run = queue.Queue._get, pool.Dispatcher.run
+    get, run = queue.Queue.get_with, pool.Dispatcher.run
 
     def go_on(self: Any) -> None:
         run(self)
@@ -33,7 +33,7 @@ def _() -> Iterator[Any]:
 
     yield (
         queue.Queue,
-        "_get",
+        "get_with",
         lambda self, holder, timeout, stop, *what: get(self, holder, timeout, type(stop)(stop._kernel), *what),
     )
     yield pool.Dispatcher, "run", go_on

@@ -11,9 +11,9 @@ import msgspec
 from ferroscope.config.options import Settings
 from ferroscope.contrib.kubernetes.options import FailoverSettings
 from ferroscope.core.model import Node
-from ferroscope.core.states import Provision
 from ferroscope.db.nodes import NODE
 from ferroscope.hardware.machine_identity import BEHIND_BMC, IDENTITY, identify
+from ferroscope_client.core.states import Provision
 from tests.simulation.checks.failover import FailoverCheck
 from tests.simulation.kubernetes.api_server import ApiServer, HttpClient, Watch
 from tests.simulation.kubernetes.control_plane import ControlPlane

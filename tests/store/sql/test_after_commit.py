@@ -37,7 +37,7 @@ def test_an_error_at_the_end_of_the_message_costs_nobody_a_connection(
         connection.exec_driver_sql("INSERT INTO once VALUES (1)")
     again = SqlCommand("INSERT INTO once VALUES (1)", None, answers=False)
     monkeypatch.setattr(postgresql, "closing", lambda _woken: (COMMIT, again))
-    store.write(lambda tx: (tx.nodes.add(examples.node(name="first")), tx.wake("others")))
+    store.write(lambda tx: (tx.nodes.add(examples.node(name="first")), tx.woken.add("others")))
     monkeypatch.undo()
     for number in range(3):  # each is one message, with BEGIN and COMMIT
         row = _ROW | {"id": f"r{number}"}

@@ -93,7 +93,7 @@ def test_what_cannot_be_announced_is_committed_all_the_same(adapter: Adapter) ->
 
         def work(tx: Transaction, name: str = name) -> None:
             tx.nodes.add(examples.node(name=name))
-            tx.wake(f"requests {'x' * 9000}")
+            tx.woken.add(f"requests {'x' * 9000}")
 
         adapter.write(work)
     assert sorted(str(node.name) for node in adapter.read(lambda tx: tx.nodes.list(Query()))) == ["first", "second"]

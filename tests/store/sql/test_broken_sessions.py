@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from ferroscope.contracts.errors import OutcomeUnknownError, StoreError, StoreUnavailableError
 from ferroscope.contracts.store import Query
-from ferroscope.db import Transaction, mariadb, schema, store
+from ferroscope.db import Transaction, connections, mariadb, schema, store
 from ferroscope.db.errors import classify, leaves_open
 from ferroscope.db.executor import CommandError, Result, SqlCommand
 from tests.store.conftest import Adapter, stores
@@ -90,7 +90,7 @@ def test_a_session_that_ended_while_the_work_took_its_time(adapter: Adapter, mon
 
 def test_a_session_that_ended_before_the_last_statements(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL says so at the first of them; a node of Galera gets each of them by itself."""
-    monkeypatch.setattr(mariadb, "is_galera", lambda _: True)
+    monkeypatch.setattr(mariadb, "GALERA", connections._GENERATION)  # which every connection has
     assert_nothing_changed(adapter, added)
 
 

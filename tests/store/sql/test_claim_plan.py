@@ -7,10 +7,10 @@ from typing import Final
 from sqlalchemy import text
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.core.lanes import Lane
 from ferroscope.core.states import Event
 from ferroscope.db import queue
 from ferroscope.db.engine import build_engine
+from ferroscope_client.core.obstacles import Lane
 from tests.store.conftest import Adapter
 from tests.support import examples
 

@@ -14,7 +14,11 @@ from ferroscope.db.prepare import SchemaError, ensure_schema
 
 # What a restore has not done yet; of an index, only PostgreSQL's.
 LATER = ["DROP TABLE web_sessions", "DROP TABLE requests"]
-INDEXES = ["DROP INDEX ix_nodes_created_at", "ALTER TABLE requests DROP CONSTRAINT uq_requests_claimed_node"]
+INDEXES = [
+    "DROP INDEX ix_bmc_addresses_trigrams",
+    "DROP INDEX ix_nodes_created_at",
+    "ALTER TABLE requests DROP CONSTRAINT uq_requests_claimed_node",
+]
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query
-from ferroscope.core.states import Provision, State
 from ferroscope.db import migrate
 from ferroscope.db.prepare import SchemaError, ensure_schema
+from ferroscope_client.core.states import Provision, State
 from tests.store.conftest import Adapter, Open
 from tests.support import examples, upgrades
 

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.store import Take
-from ferroscope.core.lanes import Lane
 from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
+from ferroscope_client.core.obstacles import Lane
 from tests.store.conftest import Adapter, Open
 from tests.support import examples
 from tests.support.processes import HOURS, PATIENCE
+from tests.support.stores import claim_from
 
 
 def _claiming(adapter: Adapter) -> Future[Claim | None]:
@@ -223,7 +224,7 @@ def test_a_request_of_a_rolled_back_transaction_is_never_delivered(adapter: Adap
 
 
 def _take(adapter: Adapter, take: Take) -> Claim | None:
-    return adapter.queue.get("worker", 0.0, adapter.stop, take)
+    return claim_from(adapter.queue, "worker", 0.0, adapter.stop, take)
 
 
 def test_each_lane_gets_its_own_requests(adapter: Adapter) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Final
 
 from sqlalchemy import Connection, Inspector, inspect, text
 
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.db import migrate, schema, trigrams
+from ferroscope.db import migrate, schema
 from ferroscope.db.engine import build_engine
 
 # What SQLAlchemy does not tell of a table: on SQLite whether it gives a number twice, elsewhere how it is stored.
@@ -40,12 +41,18 @@ def _table(found: Inspector, name: str) -> dict[str, Any]:
     }
 
 
+def declare(connection: Connection) -> None:
+    """Create all tables as ``db.schema`` declares them, and what only SQL can create."""
+    schema.metadata.create_all(connection)
+    look_ups = import_module("ferroscope.db.migrations.versions.0006_fleet_look_ups")
+    for statement in look_ups.create_trigrams(connection.dialect.name):
+        connection.exec_driver_sql(statement)
+
+
 def test_the_declared_schema_is_the_migrated_one(empty_database_url: str) -> None:
     engine = build_engine(DatabaseSettings(connection=empty_database_url))
     with engine.connect() as connection:
-        schema.metadata.create_all(connection)
-        for statement in trigrams.create_statements(connection.dialect.name):
-            connection.exec_driver_sql(statement)
+        declare(connection)
         declared = described(connection)
         schema.metadata.drop_all(connection)
         connection.exec_driver_sql("DROP TABLE IF EXISTS trigrams")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import NullPool, create_engine, make_url, text
 
-from ferroscope.cli.client import Json
+from ferroscope_client.client import Json
 from tests.support.boot import acceleration, switch
 from tests.support.boot.bmc import Bmc
 from tests.support.boot.console import Console

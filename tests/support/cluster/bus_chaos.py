@@ -42,6 +42,7 @@ from tests.support.cluster.operator import Operator
 from tests.support.databases import upgrade
 from tests.support.processes import Harmable, free_port, spawn, until
 from tests.support.servers import KeeperProcess, Server
+from tests.support.stores import claim_from
 
 _EVERY: Final = 0.02
 _TTL: Final = 3600.0
@@ -136,7 +137,7 @@ class Load:
 
     def _claim(self) -> None:
         while not self._drained.is_set():
-            claim = self._listening.queue.get("worker", 1.0, self._drained)
+            claim = claim_from(self._listening.queue, "worker", 1.0, self._drained)
             if claim is not None:
                 with self._lock:
                     self.twice += claim.request.node in self.claimed

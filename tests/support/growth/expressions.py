@@ -1,4 +1,4 @@
-"""All regular expressions of a package, by the calls of ``re`` in its source, with the methods that use each."""
+"""All regular expressions of packages, by the calls of ``re`` in its source, with the methods that use each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-PACKAGE: Final = "ferroscope"
 # Method -> how to measure it: what looks at every place, and what begins at the first one.
 _WAYS: Final = {
     "search": "search", "match": "match", "fullmatch": "fullmatch", "findall": "finditer", "finditer": "finditer",
@@ -29,10 +28,11 @@ class Expression(msgspec.Struct):
     ways: set[str] = set()
 
 
-def find(source: Path, package: str = PACKAGE) -> tuple[list[Expression], list[str]]:
+def find(*packages: Path) -> tuple[list[Expression], list[str]]:
     """Return all expressions, and the places that build some of values that are not known before."""
     visitors = []
-    for file in sorted((source / package).rglob("*.py")):
+    files = [(file, package.parent) for package in packages for file in sorted(package.rglob("*.py"))]
+    for file, source in files:
         path = file.relative_to(source).with_suffix("")
         if not _NOT_IMPORTED & set(path.parts):
             visitors.append(_Visitor(".".join(path.parts).removesuffix(".__init__")))

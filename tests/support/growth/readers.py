@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from tests.corpus.machines import body
 from tests.fast.hooks import runs
-from tests.support.growth.expressions import PACKAGE
 from tests.support.growth.shapes import Shape
 
 _DECODERS: Final = {
@@ -27,11 +26,13 @@ _DECODERS: Final = {
     "falcon.media.multipart", "gzip", "html.parser", "http.cookies", "httptools", "jinja2", "json", "regex", "struct",
     "tarfile", "urllib.parse.parse_qs", "urllib.parse.parse_qsl", "xml", "yaml", "zlib",
 }  # fmt: skip
+# Packages, and how the names of their modules begin here.
+PACKAGES: Final = {"src/ferroscope": "", "client/src/ferroscope_client": "client."}
 _READS: Final = re.compile(r"_?(parse|parsed|decode|decoded|tokenize|tokens|split|unpack|unpacked)(_|\Z)")
 _READS_HERE: Final = re.compile(r"_?read(_|\Z)")
 # Where ``read`` means a text of others, not a table of our database.
 _FOREIGN: Final = (
-    "bmc", "contrib.setup", "contrib.ui", "enrollment", "hardware", "hooks", "http_server", "lldp", "rules",
+    "bmc", "contrib.boot.setup", "contrib.ui", "enrollment", "hardware", "hooks", "http_server", "lldp", "rules",
 )  # fmt: skip
 
 
@@ -137,7 +138,8 @@ def _archive(length: int) -> bytes:
 
 def _call(place: str, *arguments: Any, **options: Any) -> Any:
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)(*arguments, **options)
+    full_name = f"ferroscope_{module}" if module.startswith("client.") else f"ferroscope.{module}"
+    return getattr(importlib.import_module(full_name), name)(*arguments, **options)
 
 
 @functools.cache
@@ -159,7 +161,7 @@ Read = Callable[[str, Any], Any]
 _CALLS: Final[dict[str, Read]] = {
     "api.auth.http_basic:_decode": lambda place, text: _call(place, {"Authorization": f"Basic {text}"}),
     "api.baremetal.callback_body:traces": lambda place, raw: _call(
-        place, raw, None, _call("core.mac_addresses:IgnoredMacs", [])
+        place, raw, None, _call("client.core.mac_addresses:IgnoredMacs", [])
     ),
     "api.http.decoding:decode": lambda place, raw: _call(place, raw, dict[str, Any], max_depth=25),
     "bmc.ipmi.info:read": lambda place, text: _call(place, {"ipmi_address": text, "ipmi_port": text}),
@@ -168,18 +170,18 @@ _CALLS: Final[dict[str, Read]] = {
     "bmc.redfish.report:_links": lambda place, document: list(_call(place, document)),
     "contrib.ui.form:_parts": lambda place, raw: _call(place, raw, "multipart/form-data; boundary=a"),
     "contrib.ui.view:read": lambda place, text: _call(place, text, ["a"]),
-    "core.json_safety:odd_fields": lambda place, document: _call(place, document, 5),
+    "client.core.json_safety:odd_fields": lambda place, document: _call(place, document, 5),
     "core.lanes:_parse_address": lambda place, text: _call(place, text, "443"),
-    "core.values:unmask": lambda place, pair: _call(place, *pair),
-    "enrollment.node_file:read": lambda place, text: _call(place, text, "csv"),
-    "enrollment.node_file:decode_document": lambda place, text: _call(place, text, "yaml", aliases=False),
+    "client.core.values:unmask": lambda place, pair: _call(place, *pair),
+    "client.enrollment.node_file:read": lambda place, text: _call(place, text, "csv"),
+    "client.enrollment.node_file:decode_document": lambda place, text: _call(place, text, "yaml", aliases=False),
     "hardware.diff:compare": lambda place, found: _call(
         place, (found, {}), ({**found, "disks": found["disks"][::-1]}, {})
     ),
     "hardware.parts:parts": lambda place, found: _call(place, found, {}),
     "hooks.pipeline:Pipeline": lambda _, found: _hooks()({"pci_devices": [], **found}),
     "http_server.incoming:Incoming": _feed,
-    "lldp.tlvs:values": lambda place, recorded: _call(place, _call("lldp.tlvs:frame", recorded)[0]),
+    "client.lldp.tlvs:values": lambda place, recorded: _call(place, _call("client.lldp.tlvs:frame", recorded)[0]),
     "remote.retry:retry_after": lambda place, text: _call(place, text, None),
     "rules.template:parse": lambda place, text: _call(place, text, ["a"]),
     "storage.reader:unpack": lambda place, packed: _call(
@@ -191,35 +193,35 @@ _SHAPES: Final[tuple[tuple[Sequence[Shape], str], ...]] = (
         _TEXTS,
         "api.auth.http_basic:_decode api.baremetal.search:parse_query bmc.ipmi.driver:boot_device_of"
         " bmc.ipmi.driver:power_of bmc.ipmi.info:read bmc.redfish.driver:read_access"
-        " bmc.redfish.virtual_media:is_same_image bmc.redfish.redaction:is_words"
-        " contrib.ui.form:fields contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
-        " core.boot_macs:decode_record core.credentials:parse_token core.host_spelling:parse_address"
-        " core.host_spelling:refusal_of_urls core.labels:selector core.lanes:_parse_address core.mac_addresses:boot_mac"
-        " core.values:clean core.values:parse core.values:spreadsheet_cell core.values:without_secrets"
-        " enrollment.node_file:decode_document hardware.names:model hardware.query:parse"
-        " http_server.sources:parse_forwarded"
-        " pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after remote.webhook:_seconds rules.jsonpath:JsonPath"
-        " rules.template:parse",
+        " bmc.redfish.virtual_media:is_same_image bmc.redfish.redaction:is_words contrib.ui.form:fields"
+        " contrib.ui.render:harmless contrib.ui.view:read core.callback_secret:without_disk_key"
+        " core.boot_macs:decode_record core.credentials:parse_token client.core.host_spelling:parse_address"
+        " client.core.host_spelling:refusal_of_urls client.core.labels:selector core.lanes:_parse_address"
+        " client.core.mac_addresses:boot_mac client.core.values:clean client.core.values:parse"
+        " client.core.values:spreadsheet_cell client.core.values:without_secrets"
+        " client.enrollment.node_file:decode_document client.hardware.names:model hardware.query:parse"
+        " http_server.limits:parse_forwarded contrib.boot.pxe_filter.dhcp_leases:parse_leases remote.retry:retry_after"
+        " remote.webhook:_seconds client.core.json_path:JsonPath rules.template:parse",
     ),
     (
         _JSON,
         "api.baremetal.callback_body:traces api.http.decoding:decode bmc.redfish.report:_decode"
-        " contrib.dcim.bmc_scan.probe:parse_packet core.json_safety:decode core.json_safety:readable"
-        " core.json_safety:repair_json core.text_files:text_of",
+        " contrib.dcim.bmc_scan.probe:parse_packet client.core.json_safety:decode client.core.json_safety:readable"
+        " client.core.json_safety:repair_json client.core.text_files:text_of",
     ),
     (
         _DOCUMENTS,
-        "api.http.decoding:shown_value bmc.redfish.report:_links core.json_safety:clean_value"
-        " core.json_safety:odd_fields core.values:mask hardware.health:read",
+        "api.http.decoding:shown_value bmc.redfish.report:_links client.core.json_safety:clean_value"
+        " client.core.json_safety:odd_fields client.core.values:mask client.hardware.health:read",
     ),
-    (_CSV, "enrollment.correctable:without_secrets enrollment.node_file:read"),
+    (_CSV, "client.enrollment.correctable:without_secrets client.enrollment.node_file:read"),
     (_MACHINES, "hardware.diff:compare hardware.parts:parts hooks.pipeline:Pipeline"),
-    (_TLVS, "lldp.tlvs:frame lldp.tlvs:values"),
+    (_TLVS, "client.lldp.tlvs:frame client.lldp.tlvs:values"),
     (_REQUESTS, "http_server.incoming:Incoming"),
     (_FORMS, "contrib.ui.form:_parts"),
-    (_DHCP, "doctor.dhcp_message:reply"),
+    (_DHCP, "contrib.boot.dhcp_message:reply"),
     ([_zeros, _archive], "contrib.ui.ramdisk_log:read_log storage.reader:unpack"),
-    ([_masked], "core.values:unmask"),
+    ([_masked], "client.core.values:unmask"),
 )
 READERS: Final = {place: shapes for shapes, places in _SHAPES for place in places.split()}
 
@@ -227,11 +229,11 @@ NOT_MEASURED: Final = {
     module: reason
     for reason, modules in {
         "reads what its operator has written: options, files, arguments": (
-            "api.auth.certificate api.auth.policy boot_config.dnsmasq cli.credentials cli.input_files"
-            " cli.jsonpath cli.rule cli.text config.coordination_options config.load config.messaging_options"
-            " config.unknown contrib.kubernetes.cluster contrib.openstack.imports.inspector_source"
-            " contrib.ramdisk.inputs db.url hooks.loader hooks.pci hooks.physical_network http_server.tls rules.builtin"
-            " rules.writes secrets.keys"
+            "api.auth.certificate api.auth.policy contrib.boot.addresses client.credentials client.cli.input_files"
+            " client.cli.jsonpath client.cli.rule client.cli.text config.coordination_options config.load"
+            " config.messaging_options config.unknown contrib.kubernetes.cluster"
+            " contrib.openstack.imports.inspector_source contrib.ramdisk.inputs db.url hooks.loader hooks.pci"
+            " hooks.physical_network http_server.tls rules.builtin rules.writes secrets.keys"
         ),
         "reads what another part of the service has written": (
             "affinity api.baremetal.rules api.http.in_process api.rate_limit bmc.sim.driver contracts.store"
@@ -239,16 +241,16 @@ NOT_MEASURED: Final = {
             " db.inspections hardware.machine_identity periodic.reinspection"
         ),
         "writes only": (
-            "bmc.redfish.failures boot_config.floppy cli.node.timeline cli.output cli.user"
+            "bmc.redfish.failures api.baremetal.floppy client.cli.node.timeline client.cli.output cli.user_file"
             " contrib.dcim.exporters.tables contrib.openstack.import_command contrib.ramdisk.archive contrib.ui.login"
-            " contrib.ui.machines contrib.ui.wiring enrollment.printed"
+            " contrib.ui.machines contrib.ui.wiring client.enrollment.printed"
         ),
         "reads what its own host has: output of programs, packets of a fixed size": (
-            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.setup.boot_host.downloads"
-            " contrib.setup.boot_host.visitor"
-            " pxe_filter.backends.base pxe_filter.backends.watchdog"
+            "bmc.ipmi.accounts contrib.ramdisk.agent contrib.ramdisk.sources contrib.boot.setup.downloads"
+            " contrib.boot.setup.visitor"
+            " contrib.boot.pxe_filter.backends.base contrib.boot.pxe_filter.backends.watchdog"
         ),
-        "decodes JSON, which core.json_safety measures, and takes fields from it": (
+        "decodes JSON, which client.core.json_safety measures, and takes fields from it": (
             "bmc.redfish.health bmc.redfish.inventory bmc.redfish.resources bmc.redfish.session"
             " bmc.redfish.system contrib.kubernetes.api hooks.ramdisk_error remote.bare_metal_http"
         ),
@@ -262,12 +264,13 @@ NOT_MEASURED: Final = {
 }  # fmt: skip
 
 
-def find_readers(source: Path) -> Iterator[str]:
+def find_readers(root: Path) -> Iterator[str]:
     """Yield the modules that read a text, as far as their imports and the names of their functions say so."""
-    for file in sorted((source / PACKAGE).rglob("*.py")):
-        name = ".".join(file.relative_to(source / PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-        if "migrations" not in file.parts and reads(name, ast.parse(file.read_text(encoding="utf-8"))):
-            yield name
+    for package, prefix in PACKAGES.items():
+        for file in sorted((root / package).rglob("*.py")):
+            name = ".".join(file.relative_to(root / package).with_suffix("").parts).removesuffix(".__init__")
+            if "migrations" not in file.parts and reads(name, ast.parse(file.read_text(encoding="utf-8"))):
+                yield f"{prefix}{name}"
 
 
 def reads(module: str, tree: ast.AST) -> bool:

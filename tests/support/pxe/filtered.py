@@ -18,10 +18,11 @@ from ferroscope.config.options import BusSettings, DatabaseSettings, Settings
 from ferroscope.contracts.store import Query
 from ferroscope.core.boot_macs import FilterRecord, decode_record
 from ferroscope.core.model import Lease, Node
-from ferroscope.core.states import Event, Provision, State, Transition
+from ferroscope.core.states import Event, Transition
 from ferroscope.db import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.states import Provision, State
 from tests.support import examples
 from tests.support.processes import until
 from tests.support.pxe.host import BootHost

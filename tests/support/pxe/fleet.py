@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.cli.exits import Failure
+from ferroscope_client.errors import Failure
 from tests.support.pxe.bmc import Switch
 from tests.support.pxe.prober import Answer, Prober
 from tests.support.pxe.site import Site

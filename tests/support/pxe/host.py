@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from bench.service import executable
-from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
+from ferroscope.contrib.boot import dnsmasq, ipxe
 from tests.support.installation import Played
 from tests.support.pxe.netns import Netns
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from bench.service import executable, upgrade
-from ferroscope.cli.client import Api, Json, node_path
-from ferroscope.cli.exits import Exit, Failure
+from ferroscope_client.client import Client, Json, node_path
+from ferroscope_client.errors import Exit, Failure
 from tests.support.installation import Installation, Played
 from tests.support.processes import PATIENCE, free_port, until
 from tests.support.pxe import ramdisk
@@ -65,7 +65,7 @@ class Site(Installation):
         self.plan = plan
         self.machines: dict[str, Powered] = {}
         self.port = free_port()
-        self.api = Api(f"http://127.0.0.1:{self.port}")
+        self.api = Client(f"http://127.0.0.1:{self.port}")
         self.processes: list[Played] = []
         self._url = url
 

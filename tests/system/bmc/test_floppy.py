@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config import floppy
+from ferroscope.api.baremetal import floppy
 
 
 @pytest.mark.parametrize("parameters", ["", "a=b", "ipa-inspection-callback-url=http://192.0.2.1:6385 " * 300])

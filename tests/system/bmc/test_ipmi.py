@@ -14,8 +14,8 @@ from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.core.reasons import Reason
 from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
 from tests.support.processes import finished, until
 from tests.system.bmc.process_list import watched

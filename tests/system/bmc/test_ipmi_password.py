@@ -15,7 +15,7 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.ipmi import PASSWORD, Simulator, simulator
 from tests.system.bmc.process_list import watched
 from tests.system.bmc.vendors.conftest import Unhurried

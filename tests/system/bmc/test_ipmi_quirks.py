@@ -15,9 +15,9 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.remote import resolver
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.core.reasons import Reason
 from tests.support.ipmi import READER, Simulator, asks_for_sha256, between, opposite, refused, simulator
 from tests.support.rows import each
 

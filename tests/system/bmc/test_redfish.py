@@ -12,7 +12,7 @@ import pytest
 
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.faulty_proxy import FaultyProxy, amended, resource
 from tests.support.redfish import Emulator, emulator, mac, node_at, self_signed, system_uuid
 from tests.system.bmc.conftest import MACHINES, MakeBmc

@@ -14,9 +14,9 @@ import pytest
 from ferroscope.bmc import BmcLimits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.core.reasons import Reason
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.processes import finished

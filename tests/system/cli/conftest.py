@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.client import Api
-from ferroscope.cli.exits import Failure
 from ferroscope.config.options import ApiSettings
 from ferroscope.http_server.server import HttpServer, bind
+from ferroscope_client.client import Client
+from ferroscope_client.errors import Failure
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread
 from tests.api.service import Service
@@ -76,9 +76,9 @@ def service(sqlite_url: str, listener: tuple[Switch, str]) -> Iterator[Service]:
 
 
 @pytest.fixture
-def api(service: Service, listener: tuple[Switch, str]) -> Api:
+def api(service: Service, listener: tuple[Switch, str]) -> Client:
     """Return the command line's client of the service."""
-    return Api(listener[1])
+    return Client(listener[1])
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def _ferroscope(directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 def _answers(url: str) -> bool:
     try:
-        Api(url).get("/v1/")
+        Client(url).get("/v1/")
     except Failure:
         return False
     return True

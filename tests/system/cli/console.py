@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
 from tests.fast.cli.running import NO_CREDENTIALS
 
 

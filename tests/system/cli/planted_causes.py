@@ -15,9 +15,10 @@ from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.core import bmc_access
 from ferroscope.core.delivery import Fail
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
 from ferroscope.worker.start import LEASE
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 from tests.api import working
 from tests.api.service import Service, callback_body
 from tests.support import examples

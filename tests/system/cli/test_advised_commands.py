@@ -18,10 +18,10 @@ import pytest
 from ferroscope.bmc import BmcLimits, DriverOptions
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.core.explanations import HINTS
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Provision
 from ferroscope.remote.addresses import Networks
+from ferroscope_client.core.explanations import HINTS
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 from tests.api.service import Service
 from tests.support import misses
 from tests.support.certificates import Authority

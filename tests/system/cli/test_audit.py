@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.system.cli.console import Shell
 
 

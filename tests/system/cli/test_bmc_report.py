@@ -12,13 +12,13 @@ import pytest
 
 from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.cli.exits import Exit
 from ferroscope.cli.service import settings_of
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.core import bmc_access
 from ferroscope.db import Transaction
 from ferroscope.runtime.backend import open_for_command
 from ferroscope.runtime.externals import build_drivers
+from ferroscope_client.errors import Exit
 from tests.api.service import Service as Api
 from tests.support.redfish import PASSWORD, USER
 from tests.support.vendors.hardware import HOSTNAME, MACS, SERIAL

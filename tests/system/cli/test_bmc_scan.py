@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.exits import Exit
 from ferroscope.config.options import DriverSettings, Settings
 from ferroscope.contrib.dcim.bmc_scan import probe
 from ferroscope.contrib.dcim.bmc_scan.probe import IpmiAnswer, RedfishRoot
 from ferroscope.runtime.externals import build_drivers
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.support import ipmi as ipmi_sim
 from tests.support.bad_server import a_server_that, one_by_one

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.client import Api
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
 from ferroscope.config.load import load
-from ferroscope.core.finding import Finding
-from ferroscope.doctor import boot_host
-from ferroscope.doctor.boot_host import examine_boot
+from ferroscope.contrib.boot import host_facts
+from ferroscope.contrib.boot.boot_host_checks import examine_boot
+from ferroscope_client.cli.main import main
+from ferroscope_client.client import Client
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.errors import Exit
 
 
 def _examine(file: str, host: str) -> list[Finding]:
     settings = load([file])
-    return list(examine_boot(settings.boot, settings.pxe_filter, host))
+    return list(examine_boot(settings, host))
 
 
 class Site:
@@ -65,9 +65,9 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture
-def ready(site: Site, api: Api, monkeypatch: pytest.MonkeyPatch) -> Site:
+def ready(site: Site, api: Client, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Return a site on which everything is in place; who runs the host makes no difference."""
-    monkeypatch.setattr(boot_host, "_SYSTEMD", site.root / "nowhere")
+    monkeypatch.setattr(host_facts, "SYSTEMD", site.root / "nowhere")
     site.options["callback_url"] = f"{api.url}/v1/continue_inspection"
     site.config("--host", "boot1", "--install")
     for name in ("ipa.kernel", "ipa.initramfs", "undionly.kpxe", "ipxe.efi", "ipxe-arm64.efi"):
@@ -132,10 +132,10 @@ def test_a_dnsmasq_without_a_service_is_noted_where_systemd_runs_the_host(
     ready: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unit = tmp_path / "dnsmasq.service"
-    monkeypatch.setattr(boot_host, "_UNITS", (unit,))
-    monkeypatch.setattr(boot_host, "_SYSTEMD", tmp_path / "nowhere")
+    monkeypatch.setattr(host_facts, "UNIT_DIRECTORIES", (unit.parent,))
+    monkeypatch.setattr(host_facts, "SYSTEMD", tmp_path / "nowhere")
     assert ready.examine() == {}
-    monkeypatch.setattr(boot_host, "_SYSTEMD", tmp_path)
+    monkeypatch.setattr(host_facts, "SYSTEMD", tmp_path)
     assert "dnsmasq.service" in ready.examine()["dnsmasq"].summary
     unit.touch()
     assert ready.examine() == {}

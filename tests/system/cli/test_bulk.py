@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.node import write
+from ferroscope_client.cli.node import write
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.fast.docs.pages import page, typed
 from tests.system.cli.console import Shell

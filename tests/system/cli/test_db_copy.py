@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.fast.cli.running import run
 from tests.support.processes import PATIENCE
 from tests.support.upgrades import ended, forked

@@ -15,14 +15,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.keys import new_key
 from ferroscope.telemetry import members
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.support import databases, examples
 from tests.support.processes import free_port

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.core.notification import EventType
 from ferroscope.db.prepare import ensure_schema
 from ferroscope.runtime.backend import open_for_command
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 from tests.support import examples
 from tests.support.http_target import HttpTarget
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.system.cli.console import Shell
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.fast.cli.running import NO_CREDENTIALS
 from tests.system.cli.console import Shell

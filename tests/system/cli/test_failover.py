@@ -16,13 +16,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.core.remediation import Phase, Proof, Remediation, log_evidence
 from ferroscope.hardware import machine_identity
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.test_client import kubeconfig, node_document, pod_document
 from tests.support import examples

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ferroscope.cli.exits import Exit
 from ferroscope.config.options import DiscoverySettings
 from ferroscope.core.states import Event
+from ferroscope_client.errors import Exit
 from tests.api.service import Service, callback_body
 from tests.support import examples
 from tests.system.cli.console import Shell

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from ferroscope.cli.client import Api
-from ferroscope.cli.exits import Exit
-from ferroscope.core.explanations import HINTS
-from ferroscope.core.reasons import Reason
+from ferroscope_client.client import Client
+from ferroscope_client.core.explanations import HINTS
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.errors import Exit
 from ferroscope_sim.enroll import enroll
 from ferroscope_sim.model import roster
 from ferroscope_sim.run import FleetThread
@@ -65,7 +65,7 @@ def test_status_counts_nodes_by_state_and_errors_by_reason(running: Shell, names
     assert until(lambda: running.json("status")["members"][0]["loops"]), "told with a heartbeat"
     status = running.json("status")
     assert sum(status["nodes"].values()) >= 3
-    output = Api(running.url).get("/v1/status")
+    output = Client(running.url).get("/v1/status")
     assert set(output) <= set(status), "programs get what the API says, and where that was"
     assert (set(status) - set(output), output["nodes"]) == ({"url", "api_version"}, status["nodes"])
     assert f"1 machine has the error aborted: {names[0]}" in [problem["summary"] for problem in status["problems"]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.support.redfish import self_signed
 from tests.system.cli.console import Shell
 from tests.system.cli.scripted import Answer, Serve

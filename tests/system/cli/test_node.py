@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.shell_completion import ShellComplete
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.support import examples
 from tests.system.cli.console import Shell

@@ -8,7 +8,7 @@ import json
 import tarfile
 from pathlib import Path
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service, callback_body
 from tests.support import examples
 from tests.system.cli.console import Shell

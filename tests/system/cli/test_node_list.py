@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.support import examples
 from tests.system.cli.console import Shell

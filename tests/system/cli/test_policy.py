@@ -10,8 +10,8 @@ import yaml
 from click.testing import CliRunner
 
 from ferroscope.api.auth.policy import RULES
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 
 FILE = (
     '"baremetal:node:delete": "role:member and system_scope:all"\n'

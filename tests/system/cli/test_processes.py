@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from ferroscope_sim.demo.demo_command import GO_ON, own_command
 from tests.support.processes import PATIENCE, free_port, is_running, until
 from tests.system.cli.console import Shell

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 
 
 def _ruleset(directory: Path, options: str, *words: str) -> Result:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.fast.docs.pages import page
 from tests.support import examples

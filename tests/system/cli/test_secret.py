@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.exits import Exit
 from ferroscope.secrets.keys import parse
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.fast.cli.running import run
 

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from ferroscope.cli.exits import Exit
-from ferroscope.core.states import Provision, State
+from ferroscope_client.core.states import Provision, State
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.support.processes import PATIENCE
 from tests.system.cli.console import Shell

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
-from ferroscope.core.bmc_password import PasswordProgress
+from ferroscope_client.cli.main import main
+from ferroscope_client.core.passwords import PasswordProgress
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.api.working import worker
 from tests.fast.cli.running import NO_CREDENTIALS

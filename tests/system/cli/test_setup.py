@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
-from ferroscope.cli.exits import Exit
 from ferroscope.config.load import load
+from ferroscope_client.errors import Exit
 from tests.support import databases
 from tests.support.installation import Played
 from tests.support.processes import PATIENCE, free_port

@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.system.cli.console import Shell
 

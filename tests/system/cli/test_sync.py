@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from ferroscope.cli.exits import Exit
 from ferroscope.contrib.dcim.dialects import DIALECTS, NETBOX, DcimDialect
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
+from ferroscope_client.errors import Exit
 from tests.support.processes import free_port
 from tests.system.cli.console import Shell
 from tests.system.cli.scripted import HANG_UP, Answer, ScriptedServer

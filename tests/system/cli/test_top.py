@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from ferroscope.cli.exits import Exit
 from ferroscope.core.states import Event
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.fast.cli.running import NO_CREDENTIALS
 from tests.support.processes import PATIENCE, free_port, until

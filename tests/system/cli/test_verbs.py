@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 from tests.support import examples
 from tests.system.cli.conftest import Switch

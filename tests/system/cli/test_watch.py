@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.cli.client import Api
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.watch import ERROR, FINISHED, NOT_STARTED, REFUSED, STILL_RUNNING, Watch, WatchedNode, verdict
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
+from ferroscope_client.cli.watch import (
+    ERROR,
+    FINISHED,
+    NOT_STARTED,
+    REFUSED,
+    STILL_RUNNING,
+    Watch,
+    WatchedNode,
+    verdict,
+)
+from ferroscope_client.client import Client
+from ferroscope_client.core.states import State
+from ferroscope_client.errors import Exit
 from tests.api.service import Service
 
 
@@ -27,7 +37,7 @@ def under_way(service: Service, targets: list[WatchedNode]) -> int:
 
 
 @pytest.mark.parametrize("count", [3, 30])
-def test_a_watch_follows_nodes_from_start_to_end(api: Api, service: Service, count: int) -> None:
+def test_a_watch_follows_nodes_from_start_to_end(api: Client, service: Service, count: int) -> None:
     targets = enrol(service, count)
     watch = Watch(api, targets)
     assert watch.step() == []
@@ -41,7 +51,7 @@ def test_a_watch_follows_nodes_from_start_to_end(api: Api, service: Service, cou
     assert not watch.over
 
 
-def test_the_limit_is_exact_and_refilled(api: Api, service: Service) -> None:
+def test_the_limit_is_exact_and_refilled(api: Client, service: Service) -> None:
     targets = enrol(service, 5)
     watch = Watch(api, targets, limit=2)
     watch.step()
@@ -59,7 +69,7 @@ def test_the_limit_is_exact_and_refilled(api: Api, service: Service) -> None:
     assert verdict(watch.ended) is Exit.OK
 
 
-def test_a_refused_start_ends_at_once_with_the_reason(api: Api, service: Service) -> None:
+def test_a_refused_start_ends_at_once_with_the_reason(api: Client, service: Service) -> None:
     targets = enrol(service, 1)
     service.wait(targets[0].uuid)
     watch = Watch(api, targets)
@@ -70,7 +80,7 @@ def test_a_refused_start_ends_at_once_with_the_reason(api: Api, service: Service
     assert watch.over
 
 
-def test_joining_follows_what_is_under_way_and_starts_nothing(api: Api, service: Service) -> None:
+def test_joining_follows_what_is_under_way_and_starts_nothing(api: Client, service: Service) -> None:
     targets = enrol(service, 3)
     service.wait(targets[0].uuid)
     service.inspect(targets[1].uuid)
@@ -88,7 +98,7 @@ def test_joining_follows_what_is_under_way_and_starts_nothing(api: Api, service:
     assert under_way(service, targets) == 0
 
 
-def test_a_node_that_is_deleted_meanwhile_ends_in_error(api: Api, service: Service) -> None:
+def test_a_node_that_is_deleted_meanwhile_ends_in_error(api: Client, service: Service) -> None:
     targets = enrol(service, 1)
     watch = Watch(api, targets)
     watch.step()
@@ -97,7 +107,7 @@ def test_a_node_that_is_deleted_meanwhile_ends_in_error(api: Api, service: Servi
     assert (ended.result, ended.error) == (ERROR, "the node was deleted")
 
 
-def test_giving_up_tells_started_from_not_started(api: Api, service: Service) -> None:
+def test_giving_up_tells_started_from_not_started(api: Client, service: Service) -> None:
     watch = Watch(api, enrol(service, 2), limit=1)
     watch.step()
     watch.give_up()
@@ -109,7 +119,7 @@ def test_giving_up_tells_started_from_not_started(api: Api, service: Service) ->
     assert verdict(watch.ended) is Exit.TIMED_OUT
 
 
-def test_many_starts_are_spread_over_steps_so_that_progress_can_be_shown(api: Api, service: Service) -> None:
+def test_many_starts_are_spread_over_steps_so_that_progress_can_be_shown(api: Client, service: Service) -> None:
     watch = Watch(api, enrol(service, 60))
     watch.step()
     assert (len(watch.active), watch.may_start) == (50, True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.exits import Exit
+from ferroscope_client.errors import Exit
 from tests.system.clients import logins
 from tests.system.clients.environment import Clients
 from tests.system.clients.logins import PASSWORD, Locked

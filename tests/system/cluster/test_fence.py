@@ -22,12 +22,12 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, StoreError
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db import Store, executor, leases
+from ferroscope.db.connections import Memory
 from ferroscope.db.engine import build_engine
 from ferroscope.db.errors import classify
-from ferroscope.db.executor import COMMIT, CompiledStatements, database_of
+from ferroscope.db.executor import COMMIT, database_of
 from ferroscope.db.leases import _digest
-from ferroscope.db.replication import Memory
-from ferroscope.db.session import Session, Shared
+from ferroscope.db.session import CompiledStatements, Session, Shared
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.cluster.takeovers import race

@@ -16,12 +16,12 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, LeaseProfile
-from ferroscope.core.states import State
 from ferroscope.db import Store, Transaction
 from ferroscope.leadership import Election, LeaseRenewer, StepLeadership
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.states import State
 from tests.support import examples
 from tests.support.installation import Played, configuration
 from tests.support.processes import PATIENCE, free_port, until

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import ferroscope
+import ferroscope_client
 from tests import ROOT
 
-SOURCE = Path(ferroscope.__file__).parent
+PACKAGES = [Path(package.__file__).parent for package in (ferroscope, ferroscope_client)]
 
 LINE = """\
     site: Annotated[
@@ -43,25 +44,22 @@ from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
 from ferroscope.api.http import openapi
 from ferroscope.api.routes import ROUTES
-from ferroscope.cli.node import show as look
+from ferroscope_client.cli.node import show as look
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.core.node import three_way
+from ferroscope.core.node_changes import three_way
 from ferroscope.core.model import Node
 from ferroscope.rules import writes
 from ferroscope.rules.data import RuleError
 from msgspec.structs import replace
-from tests.store.sql.test_schema import described
+from tests.store.sql.test_schema import declare, described
 from tests.api.service import Service
-from ferroscope.db import schema, trigrams
 
-def declare(engine):
-    schema.metadata.create_all(engine)
+def create_declared(engine):
     with engine.begin() as connection:
-        for statement in trigrams.create_statements("sqlite"):
-            connection.exec_driver_sql(statement)
+        declare(connection)
 
 assert ferroscope.__file__.startswith(sys.argv[1]), ferroscope.__file__
-for number, build in enumerate((migrate.upgrade, declare)):
+for number, build in enumerate((migrate.upgrade, create_declared)):
     engine = build_engine(DatabaseSettings(connection=f"sqlite:///{sys.argv[1]}/{number}.db"))
     build(engine)
     with engine.connect() as connection:
@@ -113,15 +111,15 @@ service.close()
 
 
 def test_a_new_field_needs_its_line_and_a_migration(tmp_path: Path) -> None:
-    package = tmp_path / "ferroscope"
-    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    declared = package / "core" / "node.py"
+    for package in PACKAGES:
+        shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    declared = tmp_path / "ferroscope_client" / "core" / "node.py"
     text = declared.read_text()
     for before, line in (("    state: Annotated", LINE), ("    raid_interface: Annotated", ATTRIBUTE)):
         assert text.count(before) == 1
         text = text.replace(before, line + before)
     declared.write_text(text)
-    versions = package / "db" / "migrations" / "versions"
+    versions = tmp_path / "ferroscope" / "db" / "migrations" / "versions"
     newest = max(path.name for path in versions.glob("[0-9]*.py")).partition("_")[0]
     (versions / "9999_site.py").write_text(MIGRATION.format(before=newest))
     done = subprocess.run(

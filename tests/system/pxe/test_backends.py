@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.pxe_filter.backends.base import FilterRules
-from ferroscope.pxe_filter.backends.iptables import IptablesFilter
+from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
+from ferroscope.contrib.boot.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import until
 from tests.support.pxe.filtered import FAST, READY, FilteredLab

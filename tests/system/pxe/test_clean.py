@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
-from ferroscope.pxe_filter.backends.base import FilterRules
-from ferroscope.pxe_filter.backends.iptables import IptablesFilter
-from ferroscope.pxe_filter.backends.nftables import ruleset
-from ferroscope.pxe_filter.instance import instance_lock
+from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
+from ferroscope.contrib.boot.pxe_filter.backends.iptables import IptablesFilter
+from ferroscope.contrib.boot.pxe_filter.backends.nftables import ruleset
+from ferroscope.contrib.boot.pxe_filter.host_filters import instance_lock
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import PATIENCE
 from tests.support.pxe.host import BootHost

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
-from ferroscope.core.finding import Finding
-from ferroscope.doctor import dhcp_message
-from ferroscope.doctor.pxe_filter import examine_pxe_filter as examine
-from ferroscope.pxe_filter.backends.build import build_pxe_filter, rules_of
-from ferroscope.pxe_filter.backends.nftables import ruleset
+from ferroscope.contrib.boot import dhcp_message
+from ferroscope.contrib.boot.pxe_filter.backends.build import build_pxe_filter, rules_of
+from ferroscope.contrib.boot.pxe_filter.backends.nftables import ruleset
+from ferroscope.contrib.boot.pxe_filter_checks import examine_pxe_filter as examine
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.finding import Finding
 from tests.support.processes import until
 from tests.support.pxe.host import BootHost
 from tests.support.pxe.lab import Lab
@@ -105,7 +105,7 @@ def test_what_would_not_start_is_wrong(doctor: Doctor, options: dict[str, Any], 
 
 
 def test_programs_that_are_missing_are_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ferroscope.pxe_filter.backends.base.HostCommand._find", lambda _self: None)
+    monkeypatch.setattr("ferroscope.contrib.boot.pxe_filter.backends.base.HostCommand._find", lambda _self: None)
     hosts = str(doctor.rulesets)
     found = doctor(backends=("nftables", "iptables", "dnsmasq"), dhcp_hostsdir=hosts)
     missing = [one.summary for one in found if (one.code, one.verdict) == ("pxe-programs", "wrong")]

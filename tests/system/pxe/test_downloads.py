@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from ferroscope.contracts.plugins import FilterBackend
-from ferroscope.pxe_filter.backends.base import FilterRules
-from ferroscope.pxe_filter.backends.iptables import IptablesFilter
-from ferroscope.pxe_filter.backends.nftables import NftablesFilter
+from ferroscope.contrib.boot.pxe_filter import FilterBackend
+from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
+from ferroscope.contrib.boot.pxe_filter.backends.iptables import IptablesFilter
+from ferroscope.contrib.boot.pxe_filter.backends.nftables import NftablesFilter
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import PATIENCE, until
 from tests.support.pxe.lab import Lab

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.contracts.plugins import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter import PxeFilterError
+from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
+from ferroscope.contrib.boot.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends.base import FilterRules
-from ferroscope.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import PATIENCE, until
 from tests.support.pxe.filtered import FAST, READY, FilteredLab

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import structlog
 
+from ferroscope.contrib.boot.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.core.boot_macs import SetChange, number
-from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import until
 from tests.support.pxe.host import BootHost

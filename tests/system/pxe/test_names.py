@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.pxe_filter.backends.base import FilterRules
-from ferroscope.pxe_filter.backends.nftables import NftablesFilter, ruleset
-from ferroscope.pxe_filter.instance import instance_lock
-from ferroscope.pxe_filter.stale_tables import remove_stale_tables, stale_tables
+from ferroscope.contrib.boot.pxe_filter.backends.base import FilterRules
+from ferroscope.contrib.boot.pxe_filter.backends.nftables import NftablesFilter, ruleset
+from ferroscope.contrib.boot.pxe_filter.host_filters import instance_lock, remove_stale_tables, stale_tables
 from ferroscope.runtime.system import SystemClock
 from tests.support.processes import PATIENCE, until
 from tests.support.pxe.filtered import FAST, READY, FilteredLab

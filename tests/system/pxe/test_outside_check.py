@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
-from ferroscope.contrib.setup.boot_host import plan
-from ferroscope.pxe_filter.backends.build import rules_of
-from ferroscope.pxe_filter.backends.nftables import ruleset
+from ferroscope.contrib.boot import dnsmasq, ipxe
+from ferroscope.contrib.boot.pxe_filter.backends.build import rules_of
+from ferroscope.contrib.boot.pxe_filter.backends.nftables import ruleset
+from ferroscope.contrib.boot.setup import plan
 from tests import ROOT
 from tests.support.installation import Played
 from tests.support.pxe.bare_host import ADDRESS, BareHost
@@ -35,7 +35,7 @@ _TABLE = rules_of(_PXE_FILTER).table
 _LOOK = """\
 import json, sys
 import msgspec
-from ferroscope.contrib.setup.boot_host import outside_check
+from ferroscope.contrib.boot.setup import outside_check
 subject = msgspec.json.decode(sys.stdin.read(), type=outside_check.Subject)
 print(json.dumps([msgspec.to_builtins(one) for one in outside_check.look(subject)]))
 """
@@ -82,7 +82,9 @@ class Ready:
             "opens": 0.5,
             "silence": 0.7,
         } | changes
-        done = self.host.run("env", f"PYTHONPATH={ROOT}/src", sys.executable, "-c", _LOOK, stdin=json.dumps(subject))
+        done = self.host.run(
+            "env", f"PYTHONPATH={ROOT}/client/src:{ROOT}/src", sys.executable, "-c", _LOOK, stdin=json.dumps(subject)
+        )
         assert done.returncode == 0, done.stderr
         found: Found = {}
         for one in sorted(json.loads(done.stdout), key=lambda one: one["verdict"] != "wrong"):

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, PxeFilterSettings, Settings
-from ferroscope.doctor import dhcp_message, dhcp_probe
-from ferroscope.doctor.dhcp_message import OFFER, DhcpReply
-from ferroscope.runtime.pxe_filter import open_host
+from ferroscope.contrib.boot import dhcp_message, dhcp_probe
+from ferroscope.contrib.boot.dhcp_message import OFFER, DhcpReply
+from ferroscope.contrib.boot.pxe_filter.process import open_host
 from tests.support.processes import until
 from tests.support.pxe import foreign
 from tests.support.pxe.clients import Client

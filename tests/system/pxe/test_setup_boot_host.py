@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
-from ferroscope.cli.exits import Exit
-from ferroscope.contrib.setup.boot_host import plan
+from ferroscope.contrib.boot.setup import plan
+from ferroscope_client.errors import Exit
 from tests.support.pxe import foreign
 from tests.support.pxe.bare_host import ADDRESS, CONFIGURATION, BareHost
 from tests.support.pxe.lab import Lab

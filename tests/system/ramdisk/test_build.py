@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.ramdisk import manifest
-from ferroscope.boot_config.ramdisk.manifest import Manifest
+from ferroscope.contrib.ramdisk import manifest
+from ferroscope.contrib.ramdisk.manifest import Manifest
 from ferroscope.contrib.ramdisk.plan import AGENT, names
 from tests.support import ramdisk
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import programs
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from tests.support import ramdisk
 from tests.support.bad_server import a_server_that
 from tests.support.processes import HOURS, until
@@ -46,7 +46,7 @@ def _key(directory: Path, name: str) -> Path:
 
 
 def test_a_signature_is_of_one_key_and_of_one_content(installed: Path, tmp_path: Path) -> None:
-    from ferroscope.boot_config.ramdisk import signature
+    from ferroscope.contrib.ramdisk import signature
 
     own, other = _key(tmp_path, "own"), _key(tmp_path, "other")
     path = installed / "ipa.manifest.json"

@@ -12,15 +12,17 @@ from sqlalchemy import insert, text, update
 
 from ferroscope.config.options import DatabaseSettings, SecretSettings, Settings
 from ferroscope.core.secrets import ENCRYPTED
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.db import migrate, schema
 from ferroscope.db.copying.copy import CopyError
 from ferroscope.db.copying.tables import COPIED
 from ferroscope.db.prepare import SchemaError, ensure_schema
 from ferroscope.secrets.keys import new_key
+from ferroscope_client.core.states import State
 from tests.api.service import Service, callback_body
 from tests.support import databases, examples
 from tests.support.copies import PAIRS, connected, copy, dump, fill, killed, version
+from tests.support.stores import claim_from
 
 MakeUrl = Callable[..., str]
 
@@ -70,7 +72,7 @@ def test_inspections_in_progress_continue_on_the_copy(make_url: MakeUrl) -> None
     # The callback above was taken off the queue; like a worker that was killed, this one leaves it there.
     for ident in (queued, claimed):
         assert before.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"}).status_code == 202
-    claim = before.backend.queue.get("dead", 0.0, before.stop)
+    claim = claim_from(before.backend.queue, "dead", 0.0, before.stop)
     assert claim is not None
     before.store.write(lambda tx: tx.members.leave("worker-1"))
     before.close()

@@ -13,8 +13,8 @@ import pymysql
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.main import main
+from ferroscope_client.cli.main import main
+from ferroscope_client.errors import Exit
 from tests.support.processes import PATIENCE
 from tests.support.servers import Server
 

@@ -14,8 +14,8 @@ from ferroscope.contrib.openstack.forwarding.data import InspectorData
 from ferroscope.contrib.openstack.forwarding.inspected_elsewhere import InspectedElsewhere
 from ferroscope.contrib.openstack.imports.inspector import prepare_fetched
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Entry, Node
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import Provision, State
 from ferroscope_sim.inventory import document
 from tests.support.http_target import HttpTarget
 from tests.support.manual_clock import ManualClock

@@ -13,13 +13,13 @@ from ferroscope.config.options import DiscoverySettings, NotificationSettings
 from ferroscope.contracts.telemetry import SILENT
 from ferroscope.contrib.ui import fleet
 from ferroscope.core.notification import EventType, OutboxEvent, OutboxState
-from ferroscope.core.reasons import Reason
 from ferroscope.db import Transaction
 from ferroscope.periodic.notifications import Notifications
 from ferroscope.periodic.retention import Retention
 from ferroscope.remote.webhook import Webhook
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics
+from ferroscope_client.core.reasons import Reason
 from tests.api.browsing import Browser
 from tests.api.service import Service, callback_body
 from tests.api.working import worker

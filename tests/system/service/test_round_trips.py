@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import make_url
 
 from ferroscope.config.options import NotificationSettings, Settings
-from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import Metrics
@@ -18,6 +17,7 @@ from ferroscope.worker.loop import Worker
 from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
+from ferroscope_client.core.states import State
 from tests.api.service import DRIVERS, Service, callback_body
 from tests.support import examples
 from tests.support.wire import Overheard, Wire, kinds

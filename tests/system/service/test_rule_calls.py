@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import InspectionRuleSettings
-from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.remote.bounded_http import WebClient
 from ferroscope.worker.process import RuleStep
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import Service, settings
 from tests.support import examples
 from tests.support.http_target import HttpTarget

@@ -21,7 +21,7 @@ CALLERS = 200
 # One attempt takes the five seconds of ``connect_timeout`` and ``statement_timeout``. In a line, four at a time, the
 # last of the callers would be answered after four minutes.
 ANSWERED_WITHIN_SECONDS = 20.0
-API = [sys.executable, "-c", "from ferroscope.cli.main import main; main()", "api", "-c"]
+API = [sys.executable, "-c", "from ferroscope_client.cli.main import main; main()", "api", "-c"]
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])

@@ -16,13 +16,14 @@ import pytest
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.contracts.errors import StoreError
 from ferroscope.contracts.store import Query
-from ferroscope.core.database_fault import DatabaseFault
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.core.database_fault import DatabaseFault
 from tests.support import databases, examples
 from tests.support.processes import PATIENCE, until
 from tests.support.servers import Server
+from tests.support.stores import claim_from
 
 Opened = Callable[[str], Backend]
 
@@ -79,7 +80,7 @@ def test_a_killed_server_is_an_error_and_well_again_once_it_is_back(server: Serv
         _refused(lambda: _enrol(backend))
         fault = _refused(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
         assert fault is DatabaseFault.REFUSED
-        _refused(lambda: backend.queue.get("worker", 0.0, threading.Event()))
+        _refused(lambda: claim_from(backend.queue, "worker", 0.0, threading.Event()))
         server.start()
         after = _enrol(backend)
         found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}

@@ -17,8 +17,9 @@ from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.contracts.bmc import BootDevice, ListsNics, OutOfBand, Power, ReportsHealth
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.hardware import diff, health
+from ferroscope.hardware import diff
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.hardware import health
 from ferroscope_sim.client import FleetClient
 from ferroscope_sim.inventory import document
 from ferroscope_sim.model import FleetSettings

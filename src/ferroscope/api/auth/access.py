@@ -52,6 +52,7 @@ def forbidden_error(names: tuple[str, ...], identity: Identity) -> ForbiddenErro
     return ForbiddenError(f"The policy {' or '.join(names)} does not allow this for {identity}.")
 
 
+_NO_TARGET: Final = PolicyTarget()
 # The parameters of a path that name a node, or something that belongs to one.
 OF_NODES: Final = ("node", "port", "portgroup")
 
@@ -74,9 +75,9 @@ def authorize(
     if any(policy.allows(name, NOBODY) for name in names):
         return NOBODY
     identity = identify()
-    about_lease = PolicyTarget(lease=path["name"]) if "name" in path else PolicyTarget()
+    about_lease = PolicyTarget(lease=path["name"]) if "name" in path else _NO_TARGET
+    about_node = any(map(path.__contains__, OF_NODES))
     allowed = any(policy.allows(name, identity, about_lease) for name in names)
-    about_node = any(kind in path for kind in OF_NODES)
     if allowed and (not about_node or policy.allows(SEE, identity)):
         return identity
     if about_node and identity.project_id is not None:

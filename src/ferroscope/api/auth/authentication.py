@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
@@ -10,7 +12,7 @@ from ferroscope.api.auth.failures import FailedLogins
 from ferroscope.api.auth.identity import ANYBODY, Identity, PasswordLogin
 from ferroscope.api.errors import TooManyError, UnauthorizedError
 from ferroscope.contracts.store import Clock
-from ferroscope.http_server.agreed import NAMES
+from ferroscope.http_server.agreed import NAMES, SOURCE
 
 _HEADERS: Final = {
     "authorization": "HTTP_AUTHORIZATION",
@@ -93,10 +95,6 @@ class Authentication:
             raise self._refusal(exc.message) from None
         raise self._refusal("The credentials are of a kind that is not enabled ([api] auth_strategy).")
 
-    def source(self, env: Mapping[str, Any]) -> str:
-        """Return the caller's address, "" if it is unknown."""
-        return self._failures.source(env)
-
     def claimed_name(self, env: Mapping[str, Any]) -> str:
         """Return the user whom the request's credentials name, right or wrong; "" if they name none."""
         headers = _credentials(env)
@@ -125,7 +123,7 @@ class Authentication:
     @contextmanager
     def _count_failures(self, env: Mapping[str, Any], name: str) -> Iterator[None]:
         """Count a failure to log in as ``name``; ``TooManyError`` if there were too many."""
-        source = self._failures.source(env)
+        source = env.get(SOURCE, "")
         if wait := self._failures.wait(source, name, self._clock.monotonic()):
             raise _too_many(wait)
         try:
@@ -147,6 +145,38 @@ class Authentication:
 
     def _refusal(self, message: str) -> UnauthorizedError:
         return UnauthorizedError(message, {"WWW-Authenticate": self._challenge})
+
+
+class Remembered:
+    """Digests of credentials, each for some time since it was added, or with ``prolong`` since it was last seen.
+
+    Beyond ``most``, the digest that was seen longest ago is forgotten. One instance serves all threads.
+    """
+
+    def __init__(self, most: int, seconds: float, *, prolong: bool) -> None:
+        self._prolong = prolong
+        self._most = most
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._until: OrderedDict[bytes, float] = OrderedDict()
+
+    def is_remembered(self, digest: bytes, now: float) -> bool:
+        """Return whether it is remembered."""
+        with self._lock:
+            if self._until.get(digest, now) <= now:
+                return False
+            if self._prolong:
+                self._until[digest] = now + self._seconds
+            self._until.move_to_end(digest)
+            return True
+
+    def add(self, digest: bytes, now: float) -> None:
+        """Remember it."""
+        with self._lock:
+            self._until[digest] = now + self._seconds
+            self._until.move_to_end(digest)
+            if len(self._until) > self._most:
+                self._until.popitem(last=False)
 
 
 def _credentials(env: Mapping[str, Any]) -> dict[str, str]:

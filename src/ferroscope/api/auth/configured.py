@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ferroscope.config.added import backend
 from ferroscope.config.errors import SetupError, extra
 from ferroscope.config.followed import ConfigFileError
 from ferroscope.config.options import Settings
+from ferroscope.config.plugins import backend
 from ferroscope.config.security_options import problem
 from ferroscope.contracts.store import Clock
 from ferroscope.db import Store

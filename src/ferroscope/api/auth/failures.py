@@ -8,14 +8,11 @@ recently, and wrong passwords that are repeated, as by a program with an old pas
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import ApiSettings
-from ferroscope.http_server.sources import TrustedProxies, group, parse
+from ferroscope_client.core.values import limit_key, parse_ip
 
 # A password is worth more attempts to an attacker than a MAC address.
 BURST_FAILURES: Final = 20
@@ -39,15 +36,10 @@ class FailedLogins:
 
     def __init__(self, settings: ApiSettings) -> None:
         rate = settings.failure_rate
-        self._proxies = TrustedProxies(settings.trusted_proxies)
         self._names = Buckets(rate, BURST_FAILURES)
         self._sources = Buckets(rate, BURST_FAILURES)
         self._few = Buckets(rate * _MISTYPED_RATE, BURST_MISTYPED)
         self._others = Buckets(rate, BURST_FAILURES)
-
-    def source(self, env: Mapping[str, Any]) -> str:
-        """Return the caller's address; see ``TrustedProxies``."""
-        return self._proxies.source(env)
 
     def wait(self, source: str, name: str, now: float) -> int:
         """Return the seconds until this source may try another password of this name; 0: none."""
@@ -71,37 +63,5 @@ class FailedLogins:
 
 
 def _place(source: str) -> str:
-    address = parse(source)
-    return _THIS_HOST if address is not None and address.is_loopback else group(source)
-
-
-class Remembered:
-    """Digests of credentials, each for some time since it was added, or with ``prolong`` since it was last seen.
-
-    Beyond ``most``, the digest that was seen longest ago is forgotten. One instance serves all threads.
-    """
-
-    def __init__(self, most: int, seconds: float, *, prolong: bool) -> None:
-        self._prolong = prolong
-        self._most = most
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._until: OrderedDict[bytes, float] = OrderedDict()
-
-    def is_remembered(self, digest: bytes, now: float) -> bool:
-        """Return whether it is remembered."""
-        with self._lock:
-            if self._until.get(digest, now) <= now:
-                return False
-            if self._prolong:
-                self._until[digest] = now + self._seconds
-            self._until.move_to_end(digest)
-            return True
-
-    def add(self, digest: bytes, now: float) -> None:
-        """Remember it."""
-        with self._lock:
-            self._until[digest] = now + self._seconds
-            self._until.move_to_end(digest)
-            if len(self._until) > self._most:
-                self._until.popitem(last=False)
+    address = parse_ip(source)
+    return _THIS_HOST if address is not None and address.is_loopback else limit_key(source)

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ferroscope.api.auth.failures import Remembered
+from ferroscope.api.auth.authentication import Remembered
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.followed import ConfigFileError, Followed, read_text
@@ -202,9 +202,9 @@ def _is_basic(headers: Mapping[str, str]) -> bool:
 
 
 def _decode(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
-    """Return name and password; None if they are missing or cannot be right."""
+    """Return name and password of basic credentials; None if they cannot be right."""
     value = headers.get("authorization", "")
-    if not _is_basic(headers) or len(value) > _MAX_HEADER_CHARACTERS:
+    if len(value) > _MAX_HEADER_CHARACTERS:
         return None
     try:
         raw = base64.b64decode(value[len(_SCHEME) :].strip(), validate=True)

@@ -19,7 +19,7 @@ from ferroscope.config.options import Settings
 from ferroscope.core import callback_secret
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Document, Inspection, Node
-from ferroscope.core.values import MASK, mask
+from ferroscope_client.core.values import MASK, mask
 
 _KEY: Final = "agent"
 _WITH_TOKEN: Final = (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)

@@ -17,16 +17,17 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.api.baremetal import floppy
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Mac
-from ferroscope.boot_config import floppy
 from ferroscope.contracts.store import Packed, Part, packed
-from ferroscope.core import json_safety, mac_addresses, values
 from ferroscope.core.lookup import MAX_INTERFACES, MAX_MACS, Evidence
-from ferroscope.core.mac_addresses import IgnoredMacs
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
+from ferroscope.hardware.machine_identity import MachineIdentity, identify
+from ferroscope_client.core import json_safety, mac_addresses, values
+from ferroscope_client.core.mac_addresses import IgnoredMacs
+from ferroscope_client.core.states import State
 
 # The longest text of an IPv6 address has 45 characters; a scope may have any length.
 _MAX_ADDRESS: Final = 64
@@ -35,6 +36,8 @@ _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
 _BOOTED: Final = re.compile(rb'"(?:boot_interface|pxe_interface)"\s{0,9}:\s{0,9}"([0-9A-Fa-f:.-]{12,80})"')
 _BMC: Final = re.compile(rb'"bmc_(?:v6)?address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:./]{3,50})"')
 _MAX_SEARCHED_BYTES: Final = 256 * 1024
+# The record of the collector extra-hardware; decoding all of them would cost more than the rest of the callback.
+_UUID: Final = re.compile(rb'\[\s*"system"\s*,\s*"product"\s*,\s*"uuid"\s*,\s*"([0-9A-Fa-f-]{32,36})"')
 
 
 _ODD_FIELDS: Final = 5
@@ -75,13 +78,13 @@ class _InventoryEnvelope(msgspec.Struct, frozen=True):
 class Parsed(msgspec.Struct, frozen=True):
     """``digest`` identifies the callback, ``parts`` are stored.
 
-    ``system_vendor`` is as reported. ``oddities`` are texts for people: what was repaired, cleaned or ignored.
+    ``machine``: as it describes itself. ``oddities`` are texts for people: what was repaired, cleaned or ignored.
     """
 
     evidence: Evidence
     digest: str
     parts: dict[Part, bytes]
-    system_vendor: Any = None
+    machine: MachineIdentity
     oddities: tuple[str, ...] = ()
 
 
@@ -107,16 +110,17 @@ def parse(raw: bytes, node_uuid: str | None, *, ignored: IgnoredMacs) -> Parsed:
         uuid=node_uuid,
         macs=tuple(addresses),
         bmc_addresses=_bmc_addresses(inventory),
-        boot_mac=next((mac for mac in booted if mac in addresses), None),
+        boot_mac=next(filter(addresses.__contains__, booted), None),
     )
     if not evidence:
         raise BadRequestError("No lookup information provided: no valid MAC address, no BMC address, no node_uuid.")
-    digest = hashlib.sha256(raw).hexdigest()
+    system_uuid = _UUID.search(parts["unprocessed"])
+    machine = identify(inventory.system_vendor, system_uuid[1].decode() if system_uuid else None, evidence.macs)
     return Parsed(
         evidence=evidence,
-        digest=digest,
+        digest=hashlib.sha256(raw).hexdigest(),
         parts=parts,
-        system_vendor=inventory.system_vendor,
+        machine=msgspec.structs.replace(machine, bmcs=evidence.bmc_addresses),
         oddities=tuple(_oddities(raw, readable, document, inventory, reported)),
     )
 
@@ -254,13 +258,16 @@ def _boot_macs(document: dict[str, Any], inventory: _InventoryEnvelope) -> list[
     """Return the MAC addresses that the machine reports to have booted from."""
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     reported = (boot.get("pxe_interface"), document.get("boot_interface"))  # BOOTIF, as a boot loader writes it
-    clean = (json_safety.clean_text(text) for text in reported if isinstance(text, str))
-    return [mac for text in clean if (mac := mac_addresses.boot_mac(text)) is not None]
+    macs = []
+    for text in reported:
+        if isinstance(text, str) and (mac := mac_addresses.boot_mac(json_safety.clean_text(text))) is not None:
+            macs.append(mac)
+    return macs
 
 
 def _bmc_addresses(inventory: _InventoryEnvelope) -> tuple[str, ...]:
-    addresses = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
-    return tuple(dict.fromkeys(address for address in addresses if address is not None))
+    addresses = map(_address, (inventory.bmc_address, inventory.bmc_v6address))
+    return tuple(dict.fromkeys(filter(None, addresses)))
 
 
 def _address(text: Any) -> str | None:

@@ -10,31 +10,28 @@ Source: the Bare Metal API reference and the Introspection API reference, as iro
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar
+from functools import partial
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope import transition
+from ferroscope import node_boot, transition
 from ferroscope.api.baremetal import agent, callback_body, discovery, machine_lookup, refusals
 from ferroscope.api.baremetal.callback_body import Parsed, ToStore
-from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, UnavailableError
+from ferroscope.api.errors import ApiError, BadRequestError, MissingError, UnavailableError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Uuid
-from ferroscope.boot_config import ipxe
-from ferroscope.config.options import Settings
+from ferroscope.api.rate_limit import GUESSES_PER_FAILURE, too_many_failures
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import CallbackProof, CallbackVerdict
-from ferroscope.core.model import Inspection, Node, Request, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, AWAITED, MAY_CALL, TAKES_CALLBACK, Event, State
+from ferroscope.core.model import Inspection, Node, Severity
+from ferroscope.core.states import AWAITED, MAY_CALL, TAKES_CALLBACK, Event
 from ferroscope.db import Transaction
-from ferroscope.hardware.machine_identity import MachineIdentity
-
-T = TypeVar("T")
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, State
 
 CALLBACK_SINCE: Final = 84
 _COMPATIBLE_MINOR: Final = 1
@@ -82,25 +79,14 @@ class CallbackResult(msgspec.Struct, frozen=True):
     discovered: bool = False
 
 
-class Elsewhere(msgspec.Struct, frozen=True):
-    """Another service that may wait for a callback. ``concerns``: whether to forward a callback that is refused here.
-    ``forward``: the node by which it accepted the callback; None if it refused it."""
-
-    concerns: Callable[[lookup.LookupRefusal], bool] = lambda _refusal: False
-    forward: Callable[[lookup.LookupRefusal], Node | None] = lambda _refusal: None
-
-
-_NOWHERE: Final = Elsewhere()
-
-
 class _ReceivedCallback(msgspec.Struct, frozen=True):
-    """A callback, with the secret in its query and the address it came from; ``machine``: as it describes itself."""
+    """``secret``: the one in the query, if an inspection may have it. ``with_token``: the ramdisk asks for a token."""
 
+    call: RouteCall[Any, None]
     parsed: Parsed
-    machine: MachineIdentity
     to_store: ToStore
     secret: str | None
-    source: str
+    with_token: bool
 
 
 def continue_inspection(context: ApiContext, call: RouteCall[CallbackQuery, None]) -> Reply:
@@ -111,7 +97,7 @@ def continue_inspection(context: ApiContext, call: RouteCall[CallbackQuery, None
         raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
     if node_uuid is not None:
         node_uuid = decoding.uuid("node_uuid", node_uuid)
-    accepted = _accept(context, call, node_uuid, call.query.secret, with_token=new)
+    accepted = _accept(context, call, node_uuid, with_token=new)
     if new:
         return Reply(202, agent.answer(context.settings, accepted.node, accepted.token, call.url))
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
@@ -120,7 +106,7 @@ def continue_inspection(context: ApiContext, call: RouteCall[CallbackQuery, None
 def continue_introspection(context: ApiContext, call: RouteCall[ContinueQuery, None]) -> Reply:
     """Accept a ramdisk's inspection data by the Introspection API, in which a failed lookup is 400."""
     try:
-        accepted = _accept(context, call, None, call.query.secret, with_token=False)
+        accepted = _accept(context, call, None, with_token=False)
     except MissingError as exc:
         refusal = BadRequestError(exc.message)
         refusal.guesses = exc.guesses
@@ -128,146 +114,127 @@ def continue_introspection(context: ApiContext, call: RouteCall[ContinueQuery, N
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
 
-def _accept(
-    context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, secret: str | None, *, with_token: bool
-) -> CallbackResult:
-    """Handle the callback.
-
-    A callback that matches a waiting node is never refused because of failures of others with the same source address.
-    """
-    refusals.refuse_stranger(context, call, node_uuid, secret)
-    try:
-        parsed = callback_body.parse(
-            call.raw,
-            node_uuid,
-            ignored=context.settings.inspector.ignored,
-        )
-    except ApiError as exc:
-        refusals.unusable(context, call.raw, node_uuid, call.source, exc)
-        raise
-    if len(parsed.evidence.macs) > refusals.GUESSES_PER_FAILURE:  # more than most machines have, so they may be guesses
-        refusals.refuse_guessing(context, call)
-    # Ramdisks of ironic-inspector neither ask for a token nor name the node.
-    elsewhere = (
-        Elsewhere(
-            lambda refusal: refusals.is_forwarded(context, refusal, call),
-            lambda refusal: refusals.forward(context, refusal, call),
-        )
-        if not with_token
-        else Elsewhere()
-    )
-    try:
-        return handle_callback(
-            context, parsed, with_token=with_token, secret=secret, source=call.source, elsewhere=elsewhere
-        )
-    except MissingError as exc:
-        exc.guesses = max(1, len(parsed.evidence.macs))
-        raise
-
-
 def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) -> None:
     """Record a callback whose body exceeds the limit."""
     refusals.unusable(context, begins, None, source, why)
 
 
-def handle_callback(
-    context: ApiContext,
-    parsed: Parsed,
-    *,
-    with_token: bool,
-    secret: str | None = None,
-    source: str = "",
-    elsewhere: Elsewhere = _NOWHERE,
+def _accept(
+    context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, *, with_token: bool
 ) -> CallbackResult:
-    """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
-    unasked = context.settings.auto_discovery.enabled or context.settings.inspector.permit_active
-    to_store = callback_body.to_store(parsed.parts, unasked=unasked)
-    sent = _ReceivedCallback(parsed, machine_lookup.identity_in(parsed), to_store, secret, source)
+    """Handle the callback; every refusal raises the same ``MissingError``.
 
-    def work(tx: Transaction) -> CallbackResult | lookup.LookupRefusal:
-        verdict = _look_up(context.settings, tx, sent)
-        new = None
-        if isinstance(verdict, lookup.LookupRefusal) and discovery.may_enroll(
-            context.settings, verdict, parsed.evidence
-        ):
-            verdict, new = _discover(context, tx, sent)
-        taken = (
-            _take(context, tx, verdict, sent, with_token=with_token)
-            if isinstance(verdict, lookup.NodeMatch)
-            else verdict
-        )
-        if isinstance(taken, lookup.LookupRefusal):
-            if elsewhere.concerns(taken):
-                return taken
-            refusals.note(context, tx, taken, source, machine=sent.machine)
-            return taken
-        return msgspec.structs.replace(taken, discovered=new is not None)
-
+    A call that enrolls the same machine at the same time is a conflict; the next try finds the new node.
+    """
+    sent = _receive(context, call, node_uuid, with_token=with_token)
+    evidence, work, attached = sent.parsed.evidence, partial(handle_callback, context, sent), context.services.attached
     try:
-        outcome = _retry_conflicts(context, work)
-        attached = context.services.attached
-        if attached is not None and _is_unknown(outcome) and attached.search(context, parsed.evidence):
-            outcome = _retry_conflicts(context, work)
+        for _ in range(_MAX_TRIES):
+            try:
+                outcome = context.data.store.write(work)
+            except ConflictError as exc:
+                context.process.log.debug("concurrent callback of the same machine", error=str(exc))
+                continue
+            if isinstance(outcome, CallbackResult):
+                if outcome.discovered:
+                    _report_discovery(context, sent, outcome.node)
+                return outcome
+            if outcome.reason is not Reason.LOOKUP_UNKNOWN or not (attached and attached.search(context, evidence)):
+                return _forward_or_refuse(context, sent, outcome)
+            attached = None  # the next try finds the copied node
     except NotFoundError:
-        raise MissingError(LOOKUP_FAILED) from None
-    if isinstance(outcome, lookup.LookupRefusal):
-        if elsewhere.concerns(outcome):
-            if (node := elsewhere.forward(outcome)) is not None:
-                return CallbackResult(node)
-            refused = outcome
-            context.data.store.write(lambda tx: refusals.note(context, tx, refused, source, machine=sent.machine))
-        raise refusals.log_refusal(context, outcome, parsed.evidence, source)
-    if outcome.discovered:
-        context.process.meter.record_discovery("discovered")
-        macs = list(parsed.evidence.macs[:16])
-        context.process.log.info("machine discovered", node=outcome.node.uuid, macs=macs, source=source)
-    return outcome
-
-
-def _is_unknown(outcome: CallbackResult | lookup.LookupRefusal) -> bool:
-    return isinstance(outcome, lookup.LookupRefusal) and outcome.reason is Reason.LOOKUP_UNKNOWN
-
-
-def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T:
-    """Run ``work``; retry it if another process enrolled the same machine at the same time."""
-    for _ in range(_MAX_TRIES):
-        try:
-            return context.data.store.write(work)
-        except ConflictError as exc:
-            context.process.log.debug("concurrent callback of the same machine", error=str(exc))
+        raise refusals.make_missing_error(evidence) from None
     raise UnavailableError(
         "Too many concurrent callbacks of the same machine. Try again in a second.", {"Retry-After": "1"}
     )
 
 
-def _discover(context: ApiContext, tx: Transaction, sent: _ReceivedCallback) -> tuple[lookup.Verdict, Node | None]:
-    """Return the node of an unknown machine, new or just created by another call; or the refusal."""
-    parsed, source, evidence = sent.parsed, sent.source, sent.parsed.evidence
+def _receive(
+    context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, *, with_token: bool
+) -> _ReceivedCallback:
+    """Read the callback; ``TooManyError``, ``BadRequestError``.
+
+    A callback that matches a waiting node is never refused because of failures of others with the same source address.
+    """
+    settings = context.settings.inspector
+    secret = callback_secret.searchable_secret(settings.callback_secret, call.query.secret)
+    if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
+        refusals.refuse_stranger(context, call, node_uuid, secret, seconds)
+    try:
+        parsed = callback_body.parse(call.raw, node_uuid, ignored=settings.ignored)
+    except ApiError as exc:
+        refusals.unusable(context, call.raw, node_uuid, call.source, exc)
+        raise
+    if seconds and len(parsed.evidence.macs) > GUESSES_PER_FAILURE:  # more than most machines have, so perhaps guesses
+        raise too_many_failures(seconds)
+    unasked = context.settings.auto_discovery.enabled or settings.permit_active
+    return _ReceivedCallback(
+        call=call,
+        parsed=parsed,
+        to_store=callback_body.to_store(parsed.parts, unasked=unasked),
+        secret=secret,
+        with_token=with_token,
+    )
+
+
+def handle_callback(
+    context: ApiContext, sent: _ReceivedCallback, tx: Transaction
+) -> CallbackResult | lookup.LookupRefusal:
+    """Find the machine's node, or enroll it, and take the callback; or note the refusal."""
+    evidence, is_new = sent.parsed.evidence, False
+    verdict = machine_lookup.look_up(tx, evidence, secret=sent.secret, machine=sent.parsed.machine)
+    if isinstance(verdict, lookup.LookupRefusal) and discovery.may_enroll(context.settings, verdict, evidence):
+        verdict, is_new = _discover(context, tx, sent)
+    outcome = _take(context, tx, verdict, sent, is_new=is_new) if isinstance(verdict, lookup.NodeMatch) else verdict
+    if isinstance(outcome, lookup.LookupRefusal) and not _is_forwarded(context, sent, outcome):
+        refusals.note(context, tx, outcome, sent.call.source, machine=sent.parsed.machine)
+    return outcome
+
+
+def _is_forwarded(context: ApiContext, sent: _ReceivedCallback, refusal: lookup.LookupRefusal) -> bool:
+    """Whether ironic-inspector may wait for it, whose ramdisks neither ask for a token nor name the node."""
+    return not sent.with_token and refusals.is_forwarded(context, refusal, sent.call)
+
+
+def _report_discovery(context: ApiContext, sent: _ReceivedCallback, node: Node) -> None:
+    context.process.meter.record_discovery("discovered")
+    macs, source = list(sent.parsed.evidence.macs[:16]), sent.call.source
+    context.process.log.info("machine discovered", node=node.uuid, macs=macs, source=source)
+
+
+def _forward_or_refuse(context: ApiContext, sent: _ReceivedCallback, refusal: lookup.LookupRefusal) -> CallbackResult:
+    """Forward the callback to ironic-inspector if it may wait for it; raise if it does not."""
+    source = sent.call.source
+    if _is_forwarded(context, sent, refusal):
+        if (node := refusals.forward(context, refusal, sent.call)) is not None:
+            return CallbackResult(node)
+        context.data.store.write(lambda tx: refusals.note(context, tx, refusal, source, machine=sent.parsed.machine))
+    raise refusals.log_refusal(context, refusal, sent.parsed.evidence, source)
+
+
+def _discover(context: ApiContext, tx: Transaction, sent: _ReceivedCallback) -> tuple[lookup.Verdict, bool]:
+    """Return the node of an unknown machine, and whether it is new and not one of another call; or the refusal."""
+    parsed, source, evidence = sent.parsed, sent.call.source, sent.parsed.evidence
     refusal = discovery.admit(context, tx, evidence, source)
     if refusal is not None:
-        return refusal, None
-    verdict = _look_up(context.settings, tx, sent)
+        return refusal, False
+    verdict = machine_lookup.look_up(tx, evidence, secret=sent.secret, machine=sent.parsed.machine)
     if isinstance(verdict, lookup.NodeMatch) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
-        return verdict, None
+        return verdict, False
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
-        if not ipxe.has_macs(tx, owner):
-            return refusals.not_waiting(owner), None
+        if not node_boot.has_macs(tx, owner):
+            return refusals.not_waiting(owner), False
     own = tuple(mac for mac in evidence.macs if mac not in verdict.elsewhere)
-    node = discovery.make(context, tx, parsed, own, sent.machine, source)
+    node = discovery.make(context, tx, parsed, own, sent.parsed.machine, source)
     discovery.connect(context, tx, node, owners, source)
-    return lookup.NodeMatch(node, elsewhere=verdict.elsewhere), node
-
-
-def _look_up(settings: Settings, tx: Transaction, sent: _ReceivedCallback) -> lookup.Verdict:
-    secret = callback_secret.searchable_secret(settings.inspector.callback_secret, sent.secret)
-    return machine_lookup.look_up(tx, sent.parsed.evidence, secret=secret, machine=sent.machine)
+    return lookup.NodeMatch(node, elsewhere=verdict.elsewhere), True
 
 
 def _take(
-    context: ApiContext, tx: Transaction, match: lookup.NodeMatch, sent: _ReceivedCallback, *, with_token: bool
+    context: ApiContext, tx: Transaction, match: lookup.NodeMatch, sent: _ReceivedCallback, *, is_new: bool
 ) -> CallbackResult | lookup.LookupRefusal:
-    node, inspection, parsed, source = match.node, match.inspection, sent.parsed, sent.source
+    node, inspection, parsed, source = match.node, match.inspection, sent.parsed, sent.call.source
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
@@ -282,7 +249,7 @@ def _take(
         return refusals.not_waiting(node)
     if (traced := tx.call.traced) is not None and traced.inspection is None:
         traced.inspection = inspection
-    verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.secret)
+    verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.call.query.secret)
     if not verdict.accepted:
         return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:
@@ -290,16 +257,17 @@ def _take(
         if isinstance(submitted, lookup.LookupRefusal):
             return submitted
         node = submitted
-        machine_lookup.note_elsewhere(context, tx, match, source)
+        if match.elsewhere:
+            machine_lookup.note_elsewhere(context, tx, match, source)
     else:
-        message = f"the same callback was received again{_from(source)}"
+        message = f"the same callback was received again{f' from {source}' if source else ''}"
         refusals.add_entry(context.process, tx, node.uuid, _REPEATED, message, source=source)
-    if not with_token:
-        return CallbackResult(node)
+    if not sent.with_token:
+        return CallbackResult(node, discovered=is_new)
     changed, token = agent.issue(
         context.process, node, inspection, parsed.digest, proven=verdict.proof is CallbackProof.VERIFIED
     )
-    return CallbackResult(node if changed is node else tx.nodes.update(changed), token)
+    return CallbackResult(node if changed is node else tx.nodes.update(changed), token, is_new)
 
 
 def _submit(
@@ -311,20 +279,19 @@ def _submit(
     verdict: CallbackVerdict,
 ) -> Node | lookup.LookupRefusal:
     """Queue ``continue`` for a new callback and return the node; or the refusal."""
-    parsed, source = sent.parsed, sent.source
+    parsed, source = sent.parsed, sent.call.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     differences = machine_lookup.contradictions_of(
-        context.settings, node, sent.machine, proven=verdict.proof is CallbackProof.VERIFIED
+        context.settings, node, sent.parsed.machine, proven=verdict.proof is CallbackProof.VERIFIED
     )
-    if differences and inspection.digest is not None:
-        return machine_lookup.refused_data(node, differences)
-    queued = _continues(tx, node) if inspection.digest is not None else []
-    if (
-        any(request.payload.get("digest") == parsed.digest for request in queued)
-        or len(queued) >= _MAX_QUEUED_CALLBACKS
-    ):
-        return node
+    queued: list[Any] = []
+    if inspection.digest is not None:
+        if differences:
+            return machine_lookup.refused_data(node, differences)
+        queued = [req.payload.get("digest") for req in tx.requests.pending(node.uuid) if req.event is Event.CONTINUE]
+        if parsed.digest in queued or len(queued) >= _MAX_QUEUED_CALLBACKS:
+            return node
     early = node.state is State.STARTING and inspection.manage_boot and _boots_later(tx, node)
     if not queued and node.state in TAKES_CALLBACK:
         tx.data.save(inspection.uuid, node.uuid, sent.to_store.by(node))
@@ -336,7 +303,7 @@ def _submit(
         if node.last_error is not None and node.state in AWAITED:  # of a refused callback of this machine
             node = tx.nodes.update(msgspec.structs.replace(node, last_error=None))
     _note_call(context.process, tx, node, source, verdict, first=inspection.digest is None, early=early)
-    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(sent.machine)}
+    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(sent.parsed.machine)}
     if differences:
         return machine_lookup.hold(context.process, tx, node, payload, differences)
     if (lifted := machine_lookup.lift_hold(tx, node)) is not node:
@@ -367,7 +334,7 @@ def _note_call(
     entry = transition.step(
         node,
         _CALLED if first else _CONTRADICTED,
-        f"{message}{_from(source)}{', without the inspection secret' if without else ''}",
+        f"{message}{f' from {source}' if source else ''}{', without the inspection secret' if without else ''}",
         process=process.name,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),
@@ -379,11 +346,3 @@ def _note_call(
 def _boots_later(tx: Transaction, node: Node) -> bool:
     """Whether the request that boots the machine is still waiting."""
     return any(request.event is Event.INSPECT and not request.progress for request in tx.requests.pending(node.uuid))
-
-
-def _from(source: str) -> str:
-    return f" from {source}" if source else ""
-
-
-def _continues(tx: Transaction, node: Node) -> list[Request]:
-    return [request for request in tx.requests.pending(node.uuid) if request.event is Event.CONTINUE]

@@ -21,13 +21,12 @@ from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Provision, State
-from ferroscope.core.values import many
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
-from ferroscope.http_server import sources
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision, State
+from ferroscope_client.core.values import limit_key, many
 
 # A rejected machine is not discovered again for a month. It may boot daily until it is removed.
 REJECTION_SECONDS: Final = 30 * 86_400.0
@@ -78,7 +77,7 @@ def make(
     if node.driver_info:
         bmc_access.confirm(node, by_operator=False)
     transition.add_node(tx, node)
-    tx.discoveries.add(node.uuid, macs, sources.group(source))
+    tx.discoveries.add(node.uuid, macs, limit_key(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
     message = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
@@ -197,7 +196,7 @@ def _limit(
         left = (minute + 1) * lookup.PERIOD_SECONDS - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.access.refusal_cache.put(refusal, now + left)
         return refusal
-    return _limit_of(context, tx, sources.group(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)
+    return _limit_of(context, tx, limit_key(source), minute, count_waiting=count_waiting, count_bytes=count_bytes)
 
 
 def _limit_of(

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope import node_boot
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, DriverType, pair
-from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, NamesInterfaces, OutOfBand, RamdiskBoot, StoresInterfaces
 from ferroscope.core import driver_fields, interfaces
@@ -68,7 +68,7 @@ def of_node(settings: Settings, node: Node, drivers: Mapping[str, Bmc]) -> dict[
     if node.driver not in drivers:
         return {field: node.attributes.get(field) for field in FIELDS}
     names = of_driver(drivers, node.driver)
-    if names["boot"][0].endswith(VIRTUAL_MEDIA) and not ipxe.iso(settings, node):  # it needs an image
+    if names["boot"][0].endswith(VIRTUAL_MEDIA) and not node_boot.iso(settings, node):  # it needs an image
         names["boot"] = names["boot"][1:]
     return {field: node.attributes.get(field) or names[kind][0] for field, kind in FIELDS.items()}
 
@@ -107,7 +107,7 @@ def interface_checks(settings: Settings, node: Node, drivers: Mapping[str, Bmc])
     problems = {"management": bmc, "power": bmc}
     for kind, asked in (("boot", in_band), ("inspect", node)):
         try:
-            ipxe.way(settings, asked, driver, manage_boot=True)
+            node_boot.way(settings, asked, driver, manage_boot=True)
             problems[kind] = bmc
         except BootError as exc:
             problems[kind] = str(exc)

@@ -31,9 +31,9 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, Uuid
 from ferroscope.contracts.store import Query
-from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Chassis, Document
 from ferroscope.db import Transaction
+from ferroscope_client.core.json_safety import ready
 
 
 class ShardCount(msgspec.Struct, frozen=True):

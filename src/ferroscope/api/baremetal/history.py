@@ -23,10 +23,10 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, Limit, SortDir, Uuid, iso, iso_exact, one_of, own
 from ferroscope.contracts.store import Query
 from ferroscope.core.bmc_texts import OF_ANSWERS, without_answer
-from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Entry, Inspection, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.db import Transaction
+from ferroscope_client.core.explanations import HINTS
+from ferroscope_client.core.reasons import Reason
 
 _MAX_SHORT_CHARACTERS: Final = 255
 _PROJECT_SINCE: Final = 113

@@ -23,15 +23,17 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import advice, bmc_access, lookup, mac_addresses
+from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
-from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import learn
-from ferroscope.http_server import sources
+from ferroscope.shared_places import find_shared
+from ferroscope_client.core import advice, mac_addresses
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
+from ferroscope_client.core.values import limit_key
 
 _APPROVED: Final = "approved"
 _REJECTED: Final = "rejected"
@@ -224,7 +226,7 @@ def reject(context: ApiContext, call: RouteCall[NoQuery, None]) -> Reply:
 
 def reject_source(context: ApiContext, call: RouteCall[NoQuery, RejectSource]) -> Reply:
     """Reject all nodes in the inbox that were discovered from one source address."""
-    source = sources.group(call.body.source)
+    source = limit_key(call.body.source)
     rejected: list[str] = []
     for ident in context.data.store.read(lambda tx: tx.discoveries.of_source(source)):
 

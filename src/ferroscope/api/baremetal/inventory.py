@@ -21,11 +21,12 @@ from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import iso, one_of
 from ferroscope.contracts.store import Part, Query
-from ferroscope.core import json_safety
 from ferroscope.core.model import Inspection, Node
 from ferroscope.db import Transaction
 from ferroscope.hardware import diff, parts
 from ferroscope.storage.reader import StoredParts, locate
+from ferroscope_client.core import json_safety
+from ferroscope_client.hardware import readings
 
 # The inventories of a node over time: one revision for each inspection, and the differences between two.
 #
@@ -338,8 +339,10 @@ def _components(data: DataAccess, inspection: str) -> dict[str, dict[str, Any]]:
         )
     except json_safety.JsonTooLargeError:
         return {}
-    vendor = parts.mapping(parts.mapping(parts.mapping(inventory).get("system_vendor")).get("firmware")).get("vendor")
-    components: dict[str, dict[str, Any]] = {"bios": {"vendor": parts.text(vendor)}}
+    vendor = readings.mapping(readings.mapping(readings.mapping(inventory).get("system_vendor")).get("firmware")).get(
+        "vendor"
+    )
+    components: dict[str, dict[str, Any]] = {"bios": {"vendor": readings.text(vendor)}}
     for part in parts.parts(inventory, beside):
         if part.kind == "firmware":
             kind, name = part.fields["component"], part.fields.get("name")

@@ -5,34 +5,29 @@ Contradicting data is held: the node waits in the inbox for an operator (see ``i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 
-from ferroscope import transition
+from ferroscope import node_boot, transition
 from ferroscope.api.baremetal import discovery, refusals
-from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.context import ApiContext, ProcessContext
-from ferroscope.boot_config import ipxe
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Document, Node, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
-from ferroscope.core.values import many
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import Difference, MachineIdentity
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
+from ferroscope_client.core.values import many
 
 STEP: Final = "mac-elsewhere"
 _MAX_NAMED: Final = 8
 _HELD: Final = "held"
-# The record of the collector extra-hardware; decoding all of them would cost more than the rest of the callback.
-_UUID: Final = re.compile(rb'\[\s*"system"\s*,\s*"product"\s*,\s*"uuid"\s*,\s*"([0-9A-Fa-f-]{32,36})"')
 
 
 def look_up(
@@ -55,7 +50,7 @@ def look_up(
         candidates = lookup.without_claims(candidates, expected)
     verdict = lookup.decide(evidence, candidates)
     if isinstance(verdict, lookup.NodeMatch) and verdict.bmc_alone:
-        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=ipxe.has_macs(tx, verdict.node))
+        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=node_boot.has_macs(tx, verdict.node))
     if isinstance(verdict, lookup.LookupRefusal):
         return verdict
     try:
@@ -68,18 +63,16 @@ def look_up(
 def _compare_candidates(candidates: Candidates, evidence: Evidence, machine: MachineIdentity) -> Candidates:
     """Return the candidates, each compared with the machine that called."""
     nodes = [*candidates.by_mac, *([candidates.by_secret] if candidates.by_secret is not None else ())]
-    compared = {node.uuid: _is_same(node, evidence, machine) for node in nodes}
-    return msgspec.structs.replace(
-        candidates,
-        same=frozenset(uuid for uuid, same in compared.items() if same),
-        different=frozenset(uuid for uuid, same in compared.items() if same is False),
-    )
+    uuids: dict[bool | None, set[str]] = {True: set(), False: set(), None: set()}
+    for node in nodes:
+        uuids[_is_same(node, evidence, machine)].add(node.uuid)
+    return msgspec.structs.replace(candidates, same=frozenset(uuids[True]), different=frozenset(uuids[False]))
 
 
 def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool | None:
-    recorded = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY)) or discovery.identity(
-        node
-    )
+    recorded = machine_identity.decode_identity(node.internal.get(machine_identity.IDENTITY))
+    if recorded is None and lookup.DISCOVERY in node.internal:
+        recorded = discovery.identity(node)
     same = None if recorded is None else machine_identity.is_same(recorded, machine)
     if same is None and node.auto_discovered:  # a BMC may have many machines, but a machine has one BMC
         addresses = set(bmc_access.literal_addresses(node.driver_info))
@@ -91,8 +84,6 @@ def _is_same(node: Node, evidence: Evidence, machine: MachineIdentity) -> bool |
 def note_elsewhere(context: ApiContext, tx: Transaction, match: lookup.NodeMatch, source: str) -> None:
     """Record on all nodes concerned that MACs of the machine belong to other nodes."""
     node, nodes_with_macs = match.node.uuid, sorted(set(match.elsewhere.values()))
-    if not nodes_with_macs:
-        return
     shared = {
         node_with_mac: _join_texts(
             sorted(mac for mac, owner in match.elsewhere.items() if owner == node_with_mac), "MAC"
@@ -118,16 +109,6 @@ def _join_texts(texts: Sequence[str], noun: str, separator: str = ", ") -> str:
     left_out = len(texts) - _MAX_NAMED
     more = [f"and {many(left_out, f'more {noun}')}"] if left_out > 0 else []
     return separator.join([*texts[:_MAX_NAMED], *more])
-
-
-def identity_in(parsed: Parsed) -> MachineIdentity:
-    """Return the identity of the machine that sent this callback."""
-    uuid_match = _UUID.search(parsed.parts.get("unprocessed", b""))
-    evidence = parsed.evidence
-    machine = machine_identity.identify(
-        parsed.system_vendor, uuid_match[1].decode() if uuid_match else None, evidence.macs
-    )
-    return msgspec.structs.replace(machine, bmcs=evidence.bmc_addresses)
 
 
 def contradictions_of(settings: Settings, node: Node, now: MachineIdentity, *, proven: bool) -> tuple[Difference, ...]:

@@ -12,6 +12,7 @@ change.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -30,16 +31,18 @@ from ferroscope.contracts.bmc import Bmc, ChangesPassword
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access, bmc_password
-from ferroscope.core.bmc_password import PasswordProgress
 from ferroscope.core.delivery import TRIAL
 from ferroscope.core.model import Node
-from ferroscope.core.secrets import ENCRYPTED, for_validation, is_encrypted, is_reference
+from ferroscope.core.secrets import ENCRYPTED, for_validation, is_encrypted
 from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.secrets.keys import DecryptionError
+from ferroscope_client.core import passwords
+from ferroscope_client.core.passwords import PasswordProgress, is_reference
 
 POLICY = "baremetal:node:update:driver_info"
 _REFERENCE = "ferroscope:secret:reference"
+_PAGE_NODES = 500
 
 
 class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +90,7 @@ def get_password_change(context: ApiContext, call: RouteCall[NoQuery, None]) -> 
 def set_password(context: ApiContext, call: RouteCall[NoQuery, NewPassword]) -> Reply:
     """Change the password of the BMC, and of all nodes that log in to it as the same user."""
     ident, password = node_ident(call), call.body.password
-    if password is not None and not is_reference(password) and (why := bmc_password.problem(password)):
+    if password is not None and not is_reference(password) and (why := passwords.problem(password)):
         raise BadRequestError(f"Invalid password: {why}.")
 
     def work(tx: Transaction) -> list[str]:
@@ -127,9 +130,7 @@ def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, no
     """
     bmc_addresses = sorted({*tx.addresses.bmc_of(node.uuid), *bmc_access.literal_addresses(node.driver_info)})
     # Addresses of this host are in no index: they are tunnels, which lead to different BMCs.
-    others = (
-        tx.addresses.owners(bmc_addresses) if bmc_addresses else tx.nodes.list(Query(filters={"driver": node.driver}))
-    )
+    others = tx.addresses.owners(bmc_addresses) if bmc_addresses else _list_nodes_of_driver(tx, node.driver)
     near = [
         candidate
         for candidate in others
@@ -145,6 +146,14 @@ def _sharing(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, no
         for candidate in near
         if candidate.owner == node.owner or _password(tx, candidate, field) == _password(tx, node, field)
     ]
+
+
+def _list_nodes_of_driver(tx: Transaction, driver: str) -> Iterator[Node]:
+    """Yield all nodes of this driver, some hundred with each statement."""
+    marker = None
+    while page := tx.nodes.list(Query(filters={"driver": driver}, limit=_PAGE_NODES, marker=marker)):
+        yield from page
+        marker = page[-1].uuid
 
 
 def _count_guess(context: ApiContext, call: RouteCall[Any, Any], node: Node, sharer: Node) -> None:

@@ -20,11 +20,11 @@ from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.schemas import ApiLink, iso, one_of, pair
-from ferroscope.core import values
 from ferroscope.core.bmc_texts import error_without_answer
 from ferroscope.core.model import Document, Node
-from ferroscope.core.node import NODE_FIELDS, NodeField
-from ferroscope.core.states import Provision
+from ferroscope_client.core import values
+from ferroscope_client.core.node import NODE_FIELDS, NodeField
+from ferroscope_client.core.states import Provision
 
 Getter = Callable[[Node, str], Any]
 

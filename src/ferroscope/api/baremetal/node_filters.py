@@ -19,11 +19,11 @@ from ferroscope.api.baremetal.node_fields import (
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
-from ferroscope.core import labels
-from ferroscope.core.labels import LabelError, Selector
 from ferroscope.core.model import Node
-from ferroscope.core.node import NODE_FIELDS, NodeField, TextForm
-from ferroscope.core.states import FAULTS, PUBLISHED_STATES, Provision
+from ferroscope_client.core import labels
+from ferroscope_client.core.labels import LabelError, Selector
+from ferroscope_client.core.node import NODE_FIELDS, NodeField, TextForm
+from ferroscope_client.core.states import FAULTS, PUBLISHED_STATES, Provision
 
 # Parameters that are not a plain comparison with a field of a node: type and microversion.
 _OTHERS: Final[dict[str, tuple[Any, int]]] = {

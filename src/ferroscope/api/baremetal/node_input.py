@@ -19,14 +19,15 @@ from ferroscope.api.http import decoding
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.schemas import Uuid
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.core import bmc_access, bmc_place
-from ferroscope.core.driver_names import not_enabled
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.json_safety import ready
-from ferroscope.core.node import SETTABLE, Document, Node, NodeField, TextForm
+from ferroscope.core import bmc_access
 from ferroscope.core.secrets import ENCRYPTED, encrypted_values
-from ferroscope.core.states import Provision
-from ferroscope.core.values import MASK, mask, unmask
+from ferroscope_client.core import bmc_place
+from ferroscope_client.core.driver_names import not_enabled
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.json_safety import ready
+from ferroscope_client.core.node import SETTABLE, Document, Node, NodeField, TextForm
+from ferroscope_client.core.states import Provision
+from ferroscope_client.core.values import MASK, mask, unmask
 
 
 def _kind(field: NodeField) -> Any:

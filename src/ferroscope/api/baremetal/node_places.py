@@ -9,11 +9,12 @@ from ferroscope.api.auth import access
 from ferroscope.api.errors import StateConflictError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import RouteCall
-from ferroscope.core import bmc_access, bmc_place
-from ferroscope.core.bmc_place import Place
+from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
-from ferroscope.enrollment.shared_places import find_shared
+from ferroscope.shared_places import find_shared
+from ferroscope_client.core import bmc_place
+from ferroscope_client.core.bmc_place import Place
 
 
 def refuse_shared(

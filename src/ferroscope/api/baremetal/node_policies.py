@@ -20,7 +20,7 @@ from ferroscope.api.baremetal.node_input import PATCHABLE, NodeSettable
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.json_patch import Operation
-from ferroscope.core.node import SETTABLE, Node
+from ferroscope_client.core.node import SETTABLE, Node
 
 CREATE: Final = ("baremetal:node:create", "baremetal:node:create:self_owned_node")
 UPDATE: Final = "baremetal:node:update"

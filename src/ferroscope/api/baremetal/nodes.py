@@ -41,12 +41,12 @@ from ferroscope.api.http.schemas import iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core import bmc_access
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Node
-from ferroscope.core.node import ValueSource, sourced_values, update_sources
+from ferroscope.core.node_changes import ValueSource, sourced_values, update_sources
 from ferroscope.core.secrets import references
-from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.db import Transaction
+from ferroscope_client.core.json_safety import MAX_DEPTH
+from ferroscope_client.core.states import ACTIVE, Provision
 
 _ENROLL_SINCE = 11
 _CHASSIS_REMOVED_SINCE = 25

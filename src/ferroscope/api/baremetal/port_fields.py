@@ -13,9 +13,9 @@ from msgspec import UNSET, Meta, UnsetType
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.schemas import ApiLink, Mac, Uuid, iso, one_of, pair
-from ferroscope.core import mac_addresses
-from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Port
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.json_safety import ready
 
 
 class PortField(msgspec.Struct, frozen=True):

@@ -31,9 +31,9 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Portgroup
 from ferroscope.db import Transaction
+from ferroscope_client.core.json_safety import ready
 
 SINCE_MINOR: Final = 23
 _SHARD_SINCE: Final = 106

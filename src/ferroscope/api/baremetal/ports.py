@@ -39,11 +39,11 @@ from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core.json_safety import MAX_DEPTH
-from ferroscope.core.mac_addresses import normalized_mac
 from ferroscope.core.model import Node, Port, Portgroup, Severity
-from ferroscope.core.values import is_uuid
 from ferroscope.db import Transaction
+from ferroscope_client.core.json_safety import MAX_DEPTH
+from ferroscope_client.core.mac_addresses import normalized_mac
+from ferroscope_client.core.values import is_uuid
 
 _NAMES_SINCE: Final = 88
 _GROUP_NETWORK_SINCE: Final = 102

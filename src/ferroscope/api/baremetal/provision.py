@@ -11,22 +11,22 @@ from typing import Final
 
 import msgspec
 
-from ferroscope import transition
+from ferroscope import node_boot, transition
 from ferroscope.api.baremetal import drivers
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http import schemas
-from ferroscope.api.http.context import ApiContext, ApiServices
+from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
-from ferroscope.boot_config import ipxe
 from ferroscope.core import ironic_nodes
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.interfaces import NO_INSPECT
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import for_validation
-from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import ACTIVE, RESTING_VERBS, Provision, State
 
 
 class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,12 +74,16 @@ def allowed_verbs(node: Node) -> list[str]:
     # Those of a node of an attached Ironic are sent there.
     resting = {} if ironic_nodes.ATTACHED in node.internal else RESTING_VERBS
     verbs = [verb for verb, moves in resting.items() if node.provision_state in moves]
-    # Only the Introspection API restarts an inspection; Ironic has no such verb in "inspect wait".
-    if is_inspectable(node) and node.state is not State.WAITING:
+    if _may_inspect(node):
         verbs.append("inspect")
     if node.state in ACTIVE:
         verbs.append("abort")
     return sorted(verbs)
+
+
+def _may_inspect(node: Node) -> bool:
+    # Only the Introspection API restarts an inspection; Ironic has no such verb in "inspect wait".
+    return node.state is not State.WAITING and not node.inbox and is_inspectable(node)
 
 
 def _manage(context: ApiContext, tx: Transaction, node: Node) -> None:
@@ -106,7 +110,7 @@ def _resting_target(node: Node, verb: str) -> Provision:
 
 
 def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
-    if "inspect" not in allowed_verbs(node):
+    if not _may_inspect(node):
         raise _refusal(node, "inspect")
     if node.attributes.get("inspect_interface") == NO_INSPECT:
         raise BadRequestError(drivers.not_supported(node, "inspect"))
@@ -114,12 +118,21 @@ def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
 
 
 def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool = True) -> None:
-    """Start an inspection, or restart it while it waits; one whose machine we boot gets a secret for its callback."""
+    """Start an inspection, or restart it while it waits; one whose machine we boot gets a secret for its callback.
+
+    ``BadRequestError`` if the node's driver_info is invalid; does not connect to the BMC. A driver that is not enabled
+    in this process may be enabled in workers, which check it themselves.
+    """
     delivery = None
     if manage_boot:
-        check_power(context.services, node)
-        delivery = ipxe.delivery(context.settings, node, context.services.drivers.get(node.driver))
-        if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+        driver = context.services.drivers.get(node.driver)
+        problem = None
+        if driver is not None and node.state is not State.STARTING:
+            problem = driver.validate(for_validation(node))
+        if problem is not None:
+            raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
+        delivery = node_boot.delivery(context.settings, node, driver)
+        if delivery is Delivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
             delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,
@@ -130,17 +143,6 @@ def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool
         secret=context.process.new_token() if delivery is not None else None,
         secret_delivery=delivery,
     )
-
-
-def check_power(services: ApiServices, node: Node) -> None:
-    """Raise ``BadRequestError`` if the node's driver_info is invalid; does not connect to the BMC.
-
-    A driver that is not enabled in this process may be enabled in workers, which check it themselves.
-    """
-    driver = services.drivers.get(node.driver)
-    problem = driver.validate(for_validation(node)) if driver is not None and node.state is not State.STARTING else None
-    if problem is not None:
-        raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
 
 
 def abort(context: ApiContext, tx: Transaction, node: Node) -> None:

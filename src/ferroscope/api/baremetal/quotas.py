@@ -33,7 +33,7 @@ def check(context: ApiContext, call: RouteCall[Any, Any], tx: Transaction, owner
     api = context.settings.api
     if not (api.max_project_nodes or api.max_project_bytes):
         return
-    used = tx.nodes.usage(owner)
+    used = tx.nodes.usage(owner, with_bytes=bool(api.max_project_bytes))
     for noun, now, limit, option in (
         ("nodes", used.nodes, api.max_project_nodes, "max_project_nodes"),
         ("ports and port groups", used.ports, api.max_project_nodes * PORTS_PER_NODE, "max_project_nodes"),

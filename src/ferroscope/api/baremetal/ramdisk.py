@@ -20,13 +20,13 @@ from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core import lookup
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.mac_addresses import written_mac
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import RAMDISK
 from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.mac_addresses import written_mac
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import RAMDISK
 
 _TOKEN_SINCE: Final = 62
 # Fields of a heartbeat -> microversion in which they appeared.
@@ -92,9 +92,7 @@ def get_lookup(context: ApiContext, call: RouteCall[LookupQuery, None]) -> Reply
 
     outcome = context.data.store.write(work)
     if isinstance(outcome, lookup.LookupRefusal):
-        error = refusals.log_refusal(context, outcome, evidence, call.source)
-        error.guesses = max(1, len(macs))
-        raise error
+        raise refusals.log_refusal(context, outcome, evidence, call.source)
     node, token = outcome
     return Reply(200, agent.answer(context.settings, node, token, call.url))
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope import transition
-from ferroscope.api.baremetal import refusals
+from ferroscope import node_boot, transition
+from ferroscope.api.baremetal import floppy
 from ferroscope.api.baremetal.machine_lookup import look_up
 from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.api.http import decoding
@@ -23,15 +23,16 @@ from ferroscope.api.http.context import ApiContext, ProcessContext
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Mac
 from ferroscope.api.http.served_files import ServedFile
-from ferroscope.boot_config import floppy, ipxe
+from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import callback_secret, lookup, mac_addresses
+from ferroscope.core import callback_secret, lookup
 from ferroscope.core.boot import Boot, BootError, callback_url, kernel_params
 from ferroscope.core.model import Entry, Inspection, Node, Severity
 from ferroscope.core.states import AWAITED
-from ferroscope.core.values import many
 from ferroscope.db import Transaction
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.values import many
 
 _STEP: Final = "boot-script"
 # Addresses of one inspection that have an entry each in the timeline; one more entry counts the others.
@@ -105,7 +106,7 @@ def get_script(context: ApiContext, call: RouteCall[ScriptQuery, None]) -> Reply
     if mac is None:
         raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
     if mac in context.settings.inspector.ignored:
-        return Reply(200, ipxe.machine_script(None).encode())
+        return Reply(200, node_boot.machine_script(None).encode())
 
     def work(tx: Transaction) -> str | None:
         verdict = look_up(tx, lookup.Evidence(macs=(mac,)))
@@ -114,25 +115,26 @@ def get_script(context: ApiContext, call: RouteCall[ScriptQuery, None]) -> Reply
         secret = callback_secret.live(verdict.inspection)
         script = _boot_script(context, verdict.node, verdict.inspection, secret)
         if script is None and secret is not None:
-            script = ipxe.machine_script(secret)
+            script = node_boot.machine_script(secret)
         if script is not None:
             _note(context.process, tx, verdict.node, call.source)
         return script
 
     script = context.data.store.write(work)
-    if script is None:
-        refusals.count_failure(context, call)
-    return Reply(200, (script or ipxe.machine_script(None)).encode())
+    now = context.process.clock.monotonic()
+    if script is None and (seconds := context.access.callers.count_failure(call.source, now)):
+        raise too_many_failures(seconds)
+    return Reply(200, (script or node_boot.machine_script(None)).encode())
 
 
 def _boot_script(context: ApiContext, node: Node, inspection: Inspection | None, secret: str | None) -> str | None:
     """Return the script that boots the machine; None if it does not boot by a script of ours."""
     driver, manage_boot = context.services.drivers.get(node.driver), inspection is not None and inspection.manage_boot
     try:
-        booted = ipxe.way(context.settings, node, driver, manage_boot=manage_boot)
+        booted = node_boot.way(context.settings, node, driver, manage_boot=manage_boot)
     except BootError:
         return None
-    return ipxe.boot_script(context.settings, node, secret) if booted is Boot.IPXE else None
+    return node_boot.boot_script(context.settings, node, secret) if booted is Boot.IPXE else None
 
 
 def _note(process: ProcessContext, tx: Transaction, node: Node, source: str) -> None:

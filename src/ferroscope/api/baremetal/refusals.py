@@ -12,35 +12,31 @@ as ramdisks do. If it refuses the callback too, the callback is refused here lik
 from __future__ import annotations
 
 import contextlib
-import math
-from functools import wraps
 from typing import Any, Final
 
 import msgspec
 
 from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
-from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, TooManyError, UnavailableError
+from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext, ProcessContext
-from ferroscope.api.http.route import Reply, Route, RouteCall
+from ferroscope.api.http.route import RouteCall
+from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.contracts.errors import NotFoundError, StoreError
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
 from ferroscope.contracts.store import Query
-from ferroscope.core import callback_secret, lookup
+from ferroscope.core import lookup
 from ferroscope.core.boot import since_boot
 from ferroscope.core.callback_secret import CallbackProof
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import ACCEPTED_AS, FORWARDED, Document, Entry, Node, Severity
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import ACTIVE, AWAITED, MACHINE
-from ferroscope.core.values import storable
+from ferroscope.core.states import AWAITED
 from ferroscope.db import Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity
-from ferroscope.http_server.sources import group
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import ACTIVE, MACHINE
+from ferroscope_client.core.values import limit_key, storable
 
-# Callers are anonymous, and each MAC address may be a guess. This many of them count as one failed call. Most machines
-# have fewer, even with virtual functions.
-GUESSES_PER_FAILURE: Final = 128
 STEP: Final = "callback-refused"
 RAMDISK_STEP: Final = "ramdisk-refused"
 # One call may add an entry to the journals of this many nodes, with this interval between entries.
@@ -64,7 +60,7 @@ def log_refusal(
         quiet = context.access.floods
     left_out = quiet.admit(context.process.clock.monotonic())
     if left_out is None:
-        return MissingError(LOOKUP_FAILED)
+        return make_missing_error(evidence)
     context.process.log.warning(
         "discovery refused" if refusal.reason in _DISCOVERY else "lookup refused",
         left_out=left_out,
@@ -76,7 +72,14 @@ def log_refusal(
         bmc_addresses=list(evidence.bmc_addresses),
         node_uuid=evidence.uuid,
     )
-    return MissingError(LOOKUP_FAILED)
+    return make_missing_error(evidence)
+
+
+def make_missing_error(evidence: lookup.Evidence) -> MissingError:
+    """Return the error for a machine that is not accepted, whose MAC addresses may be guesses."""
+    error = MissingError(LOOKUP_FAILED)
+    error.guesses = max(1, len(evidence.macs))
+    return error
 
 
 def not_waiting(node: Node) -> lookup.LookupRefusal:
@@ -135,7 +138,7 @@ def remember_caller(tx: Transaction, refusal: lookup.LookupRefusal, source: str,
     )
     kept = [record for record in tx.refused_callers.list() if (record.source, record.machine) != (source, key)]
     tx.refused_callers.put(caller)
-    tx.refused_callers.remove(lookup.select_surplus([caller, *kept], group, tx.now))
+    tx.refused_callers.remove(lookup.select_surplus([caller, *kept], limit_key, tx.now))
 
 
 def only_due(tx: Transaction, refusal: lookup.LookupRefusal, step: str) -> lookup.LookupRefusal:
@@ -249,23 +252,17 @@ def _inspection_of(node: Node) -> str | None:
     return node.inspection if node.state in MACHINE else None
 
 
-def refuse_guessing(context: ApiContext, call: RouteCall[Any, None]) -> None:
-    """Raise ``TooManyError`` if this source has had too many failures."""
-    if seconds := context.access.callers.wait(call.source, context.process.clock.monotonic()):
-        raise _too_many(seconds)
-
-
-def refuse_stranger(context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, secret: str | None) -> None:
-    """Raise ``TooManyError`` if this source has to wait and its data cannot be that of a machine we wait for.
+def refuse_stranger(
+    context: ApiContext, call: RouteCall[Any, None], node_uuid: str | None, secret: str | None, seconds: int
+) -> None:
+    """Raise ``TooManyError`` for a source that has to wait if its data cannot be that of a machine we wait for.
 
     This comes before the body is decoded: searching its beginning costs far less.
     """
-    seconds = context.access.callers.wait(call.source, context.process.clock.monotonic())
-    if not seconds or context.settings.auto_discovery.enabled:
+    if context.settings.auto_discovery.enabled:
         return
     settings = context.settings.inspector
     evidence = callback_body.traces(call.raw, node_uuid, settings.ignored)
-    secret = callback_secret.searchable_secret(settings.callback_secret, secret)
     candidates = context.data.store.read(lambda tx: tx.addresses.candidates(evidence, secret))
     nodes = [node for node in (candidates.by_uuid, candidates.by_secret) if node is not None]
     nodes += [*candidates.by_mac, *candidates.by_bmc]
@@ -273,48 +270,7 @@ def refuse_stranger(context: ApiContext, call: RouteCall[Any, None], node_uuid: 
         return
     attached = context.services.attached
     if nodes or attached is None or not attached.search(context, evidence):
-        raise _too_many(seconds)
-
-
-def with_failure_limit(route: Route) -> Route:
-    """Return the route with the limit on failures of a source, which every route of ramdisks needs.
-
-    If its source has had a flood of failures, a call is refused before any query. A machine that we wait for must not
-    suffer from the failures of others with its address, as behind NAT. So a source with fewer failures still gets an
-    answer about such a machine. This bounds how fast MAC addresses can be tried. A refused call counts as a failure.
-    """
-
-    @wraps(route.handler)
-    def handle(context: ApiContext, call: RouteCall[Any, Any]) -> Reply:
-        now = context.process.clock.monotonic()
-        if not route.in_flood and (seconds := context.access.callers.wait_for_any(call.source, now)):
-            raise _too_many(seconds)
-        try:
-            return route.handler(context, call)
-        except ApiError as exc:
-            if exc.guesses:
-                count_failure(context, call, exc.guesses)
-            raise
-        except NotFoundError:
-            count_failure(context, call)
-            raise
-
-    return msgspec.structs.replace(route, handler=handle)
-
-
-def count_failure(context: ApiContext, call: RouteCall[Any, Any], guesses: int = 1) -> None:
-    """Count a failure of this source, several for many guesses; raise ``TooManyError`` if it has had too many."""
-    seconds = 0
-    for _ in range(math.ceil(guesses / GUESSES_PER_FAILURE)):
-        seconds = context.access.callers.count_failure(call.source, context.process.clock.monotonic())
-    if seconds:
-        raise _too_many(seconds)
-
-
-def _too_many(seconds: int) -> TooManyError:
-    return TooManyError(
-        f"Too many failed requests from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
-    )
+        raise too_many_failures(seconds)
 
 
 _FORWARDED: Final = frozenset({Reason.LOOKUP_UNKNOWN, Reason.LOOKUP_NOT_WAITING})

@@ -16,8 +16,8 @@ from ferroscope.api.http import json_patch, paging
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import ApiLink, Limit, SortDir, Uuid, iso, one_of, pair
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Chassis, Document, Portgroup
+from ferroscope_client.core.json_safety import MAX_DEPTH
 
 T = TypeVar("T")
 B = TypeVar("B", bound=msgspec.Struct)

@@ -16,12 +16,12 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import decoding
 from ferroscope.api.http.decoding import shown_value
 from ferroscope.api.http.schemas import ApiLink, Uuid, iso, one_of, own, pair
-from ferroscope.core import json_safety
-from ferroscope.core.json_safety import ready
 from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
 from ferroscope.rules import masking
 from ferroscope.rules.data import MAX_VALUES, InvalidRuleError
 from ferroscope.rules.engine import CompiledRule, compile_rule
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.json_safety import ready
 
 MAX_PRIORITY: Final = 9999
 

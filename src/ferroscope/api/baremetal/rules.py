@@ -19,10 +19,7 @@ from ferroscope.api.http.large_lists import Room
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, SortDir, Uuid
 from ferroscope.contracts.store import Query
-from ferroscope.core import json_safety, values
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
-from ferroscope.core.values import is_uuid
 from ferroscope.db import Transaction
 from ferroscope.hooks.base import HookError, HookSetupError
 from ferroscope.rules import explain, masking
@@ -30,6 +27,9 @@ from ferroscope.rules.data import MAX_RULES
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext
 from ferroscope.storage.reader import StoredParts, newest, previous
+from ferroscope_client.core import json_safety, values
+from ferroscope_client.core.json_safety import MAX_DEPTH
+from ferroscope_client.core.values import is_uuid
 
 # python-ironicclient's "unset" uses these paths for single items.
 _ALIASES: Final = {"/condition/": "/conditions/", "/action/": "/actions/"}

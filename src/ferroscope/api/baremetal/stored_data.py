@@ -17,9 +17,10 @@ from ferroscope.contracts.errors import StaleError
 from ferroscope.contracts.store import Packed, Part, packed
 from ferroscope.core.delivery import take
 from ferroscope.core.model import GIVEN, Inspection, Node
-from ferroscope.core.states import Event, State
+from ferroscope.core.states import Event
 from ferroscope.db import Transaction
 from ferroscope.storage.reader import StoredParts, newest
+from ferroscope_client.core.states import State
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")

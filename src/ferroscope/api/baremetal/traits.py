@@ -15,9 +15,10 @@ from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.http.context import ApiContext, DataAccess
 from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
-from ferroscope.core.node import Node, ValueSource, sourced_values, update_sources
-from ferroscope.core.values import MAX_TRAITS, TRAIT, is_trait
+from ferroscope.core.node_changes import ValueSource, sourced_values, update_sources
 from ferroscope.db import Transaction
+from ferroscope_client.core.node import Node
+from ferroscope_client.core.values import MAX_TRAITS, TRAIT, is_trait
 
 
 class Traits(msgspec.Struct, frozen=True):

@@ -18,12 +18,12 @@ from ferroscope.api.http.context import ApiContext, ApiServices
 from ferroscope.api.http.decoding import node_ident, shown_value
 from ferroscope.api.http.route import NoQuery, Reply, RouteCall
 from ferroscope.contracts.bmc import AttachesMedia
-from ferroscope.core.host_spelling import refusal_of_url
 from ferroscope.core.model import Document, Node
 from ferroscope.core.secrets import for_validation
 from ferroscope.core.states import Event
 from ferroscope.core.virtual_media import SEEN, MediaDevice, Medium
 from ferroscope.db import Transaction
+from ferroscope_client.core.host_spelling import refusal_of_url
 
 SINCE_MINOR: Final = 89
 LIST_SINCE: Final = 93

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import falcon
@@ -28,14 +28,16 @@ from ferroscope.api.errors import ApiError, BadRequestError, MissingError
 from ferroscope.api.http import versions
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.config.options import Settings
-from ferroscope.http_server.agreed import HEADER
-from ferroscope.http_server.sources import parse
+from ferroscope.http_server.agreed import HEADER, SOURCE
+from ferroscope.http_server.limits import TrustedProxies
+from ferroscope_client.core.values import parse_ip
 
 SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _STANDARD_HEADER: Final = "X-Openstack-Request-Id"
 _GLOBAL_ID: Final = "HTTP_X_OPENSTACK_REQUEST_ID"
 _GLOBAL_ID_FORM: Final = re.compile(r"req-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_REQUEST_ID: Final = "ferroscope.request_id"
+# The key of a request's ID in its WSGI environment.
+REQUEST_ID: Final = "ferroscope.request_id"
 # BMCs read images, and some BMCs do not send the header Host.
 _MEDIA: Final = "/v1/media/"
 # Callers of old microversions may add this suffix to a path. Source: the version history, 1.91.
@@ -48,16 +50,11 @@ _KEEPS_SUFFIX: Final = ("/v1/leases/", "/v1/lease_names/", "/v1/introspection")
 # The header is copied into every link. Host names with an underscore exist, against the RFCs. HTTP/1.0 has no Host
 # header.
 _HEADER: Final = re.compile(
-    r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"
+    r"(?:([A-Za-z0-9._-]{1,253})|\[([0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?)\])?(?::[0-9]{0,5})?"
 )
 _ANY: Final = "*"
 _LOOPBACK: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _HOSTS_FILE: Final = Path("/etc/hosts")
-
-
-def request_id(environ: Mapping[str, Any]) -> str:
-    """Return the ID of the request with this environ."""
-    return str(environ.get(_REQUEST_ID, ""))
 
 
 class MisdirectedError(ApiError):
@@ -77,10 +74,11 @@ class Hosts:
 
     def check(self, header: str) -> None:
         """Raise ``BadRequestError`` if the header is invalid, ``MisdirectedError`` if the name is not ours."""
-        if _HEADER.fullmatch(header) is None:
+        parts = _HEADER.fullmatch(header)
+        if parts is None:
             raise BadRequestError("Invalid Host header: expected HOST[:PORT].")
-        name = _name(header)
-        if self._any or not name or name in self._names or parse(name) is not None or name.endswith(self._suffixes):
+        name = (parts[2] or (parts[1] or "").rstrip(".")).lower().replace("%25", "%")
+        if self._any or not name or name in self._names or parse_ip(name) is not None or name.endswith(self._suffixes):
             return
         raise MisdirectedError(
             f'"{name}" is not a name of this service; use its IP address, or add the name to [api] '
@@ -96,14 +94,6 @@ def known_names(settings: Settings) -> Iterator[str]:
     for url in (settings.api.public_url, settings.inspector.callback_endpoint_override, settings.boot.callback_url):
         yield _host_of(url)
     yield from _own_names(socket.gethostname())
-
-
-def _name(header: str) -> str:
-    """Return the host in ``HOST[:PORT]``, in lower case."""
-    host = header.lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0].replace("%25", "%")
-    return host.partition(":")[0].rstrip(".")
 
 
 def _host_of(url: str) -> str:
@@ -133,13 +123,17 @@ class Arrivals:
     The ``bookmark`` links of the Bare Metal API are paths without ``/v1``.
     """
 
-    def __init__(self, new_uuid: Callable[[], str], hosts: Hosts, resources: Collection[str]) -> None:
-        self._new_uuid, self._hosts, self._resources = new_uuid, hosts, resources
+    def __init__(
+        self, new_uuid: Callable[[], str], hosts: Hosts, proxies: TrustedProxies, resources: Collection[str]
+    ) -> None:
+        self._new_uuid, self._hosts, self._proxies, self._resources = new_uuid, hosts, proxies, resources
 
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
-        """Give the request an ID, refuse other hosts and empty identifiers, and normalize the path."""
+        """Give the request an ID and its source, refuse other hosts and empty identifiers, and normalize the path."""
         environ = req.env
-        environ[_REQUEST_ID] = ident = f"req-{self._new_uuid()}"
+        environ[REQUEST_ID] = ident = f"req-{self._new_uuid()}"
+        if SOURCE not in environ:  # another server than ours
+            environ[SOURCE] = self._proxies.source(environ)
         structlog.contextvars.clear_contextvars()  # of the thread's previous call
         global_id = environ.get(_GLOBAL_ID)
         if global_id is not None and _GLOBAL_ID_FORM.fullmatch(global_id):
@@ -160,7 +154,7 @@ class Arrivals:
             _remove_suffix(req)
 
     def process_response(self, req: falcon.Request, resp: falcon.Response, _resource: object, _ok: bool) -> None:
-        ident = req.env[_REQUEST_ID]
+        ident = req.env[REQUEST_ID]
         resp.set_header(HEADER, ident)
         resp.set_header(_STANDARD_HEADER, ident)
         structlog.contextvars.clear_contextvars()

@@ -21,15 +21,12 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.arrivals import SAFE
 from ferroscope.api.rate_limit import Buckets
 from ferroscope.config.options import AuditSettings
-from ferroscope.config.private_file import open_private
 from ferroscope.contracts.errors import StoreError
-from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Clock, Receipt
-from ferroscope.contracts.telemetry import TracedCall
+from ferroscope.contracts.store import Audited, Clock
 from ferroscope.core.audit import REFUSED, UNKNOWN, AuditEvent, cadf, shown_claim
-from ferroscope.core.model import LeaseProof
-from ferroscope.core.values import many
 from ferroscope.db import Store, Transaction
-from ferroscope.http_server.sources import group
+from ferroscope_client.core.private_file import open_private
+from ferroscope_client.core.values import limit_key, many
 
 # The key in the WSGI environment under which the caller's identity is stored as soon as it is known.
 IDENTITY: Final = "ferroscope.identity"
@@ -51,6 +48,11 @@ _EVENTS_PER_SECOND: Final = 1 / 10
 _COUNT_SECONDS: Final = 60.0
 _MAX_COUNTED_SOURCES: Final = 8
 _OTHERS: Final = "others"
+
+
+def is_recorded(endpoint: str) -> bool:
+    """Whether a call has an event and a receipt because it may change something; those of ramdisks have none."""
+    return endpoint not in _FREQUENT and endpoint.partition(" ")[0] not in SAFE
 
 
 class _AuditBudget:
@@ -79,8 +81,22 @@ class Audit:
         self._anonymous, self._tried_names, self._known_users = _AuditBudget(), _AuditBudget(), _AuditBudget()
         self._logins = Buckets(_EVENTS_PER_SECOND, _BURST_EVENTS_BY_SOURCE)
         self._lock = threading.Lock()
-        self._left_out: dict[str, int] = {}
+        self.left_out: dict[str, int] = {}  # calls that have no event, by source
         self._counted_at = clock.monotonic()
+
+    def write_outcome(
+        self, audited: Audited | None, status: int, event: Callable[[], AuditEvent], *, ramdisk: bool = False
+    ) -> None:
+        """Write the event of a call that has ended, unless the store wrote it with the change."""
+        if self.left_out:
+            self.write_counts()
+        if audited is not None and audited.recorded:
+            if self._settings.log_file:
+                self.write_line(audited.event)
+        elif status in (401, 403) or (status == _TOO_MANY and not ramdisk):
+            self.write_refusal(msgspec.structs.replace(event(), status=status))
+        elif audited is not None and status < 400:
+            self.append(msgspec.structs.replace(audited.event, status=status))
 
     def write_refusal(self, event: AuditEvent) -> None:
         """Write the event of a refused call, or count it; too many failed logins (429) are only counted."""
@@ -90,7 +106,7 @@ class Audit:
             self.count(event.source)
 
     def _admits(self, event: AuditEvent) -> bool:
-        now, source = self._clock.monotonic(), group(event.source)
+        now, source = self._clock.monotonic(), limit_key(event.source)
         if event.method != "none":
             return self._known_users.admits((event.user, event.method), now)
         return (self._anonymous if event.user in _NOBODY else self._tried_names).admits(source, now)
@@ -108,19 +124,19 @@ class Audit:
 
     def count(self, source: str) -> None:
         """Count a call that has no event."""
-        source = group(source)
+        source = limit_key(source)
         with self._lock:
-            if source not in self._left_out and len(self._left_out) >= _MAX_COUNTED_SOURCES:
+            if source not in self.left_out and len(self.left_out) >= _MAX_COUNTED_SOURCES:
                 source = _OTHERS
-            self._left_out[source] = self._left_out.get(source, 0) + 1
+            self.left_out[source] = self.left_out.get(source, 0) + 1
 
     def write_counts(self) -> None:
         """Write how many calls had no event, if it is time to."""
         now = self._clock.monotonic()
         with self._lock:
-            if not self._left_out or now - self._counted_at < _COUNT_SECONDS:
+            if not self.left_out or now - self._counted_at < _COUNT_SECONDS:
                 return
-            counted, self._left_out, self._counted_at = self._left_out, {}, now
+            counted, self.left_out, self._counted_at = self.left_out, {}, now
         self.append(
             *(
                 AuditEvent(
@@ -144,14 +160,13 @@ class Audit:
         except StoreError as exc:
             at = self._clock.time()
             _log.warning("audit event not stored", call=events[0].call, user=events[0].user, error=str(exc))
-        for event in events:
-            self.write_line(msgspec.structs.replace(event, at=at))
+        if self._settings.log_file:
+            for event in events:
+                self.write_line(msgspec.structs.replace(event, at=at))
 
     def write_line(self, event: AuditEvent) -> None:
         """Append a line to the file, which is opened each time, so that it can be rotated at any time."""
         name = self._settings.log_file
-        if not name:
-            return
         line = msgspec.json.encode(cadf(event, self._process)).decode() + "\n"
         try:
             if name == "-":
@@ -162,43 +177,6 @@ class Audit:
                     file.write(line)
         except OSError as exc:
             _log.error("cannot write to [audit] log_file", file=name, error=exc.strerror)
-
-
-class CallAudit:
-    """One call: ``begin`` before its handler, ``write_event`` with its status."""
-
-    def __init__(self, audit: Audit | None, call: str, *, ramdisk: bool) -> None:
-        self._audit = audit
-        self._ramdisk = ramdisk
-        self._changes = not ramdisk and call not in _FREQUENT and call.partition(" ")[0] not in SAFE
-        self._audited: Audited | None = None
-
-    def begin(
-        self,
-        event: Callable[[], AuditEvent],
-        lease: LeaseProof | None = None,
-        receipt: Receipt | None = None,
-        traced: TracedCall | None = None,
-    ) -> CallContext:
-        """Return what the call demands of its transactions: the event and a receipt, if it may change something."""
-        if not self._changes:
-            return NO_CALL if lease is None and traced is None else CallContext(lease=lease, traced=traced)
-        if self._audit is not None:
-            self._audited = Audited(event())
-        return CallContext(lease=lease, audited=self._audited, receipt=receipt or Receipt(), traced=traced)
-
-    def write_event(self, status: int, event: Callable[[], AuditEvent]) -> None:
-        """Write the event, unless it was written with the change."""
-        if self._audit is None:
-            return
-        self._audit.write_counts()
-        audited = self._audited
-        if audited is not None and audited.recorded:
-            self._audit.write_line(audited.event)
-        elif status in (401, 403) or (status == _TOO_MANY and not self._ramdisk):
-            self._audit.write_refusal(msgspec.structs.replace(event(), status=status))
-        elif audited is not None and status < 400:
-            self._audit.append(msgspec.structs.replace(audited.event, status=status))
 
 
 def event_of(

@@ -5,43 +5,27 @@ This is decided before the body is read. If only the body names the node, it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ferroscope.api.auth.access import OF_NODES, authorize, forbidden_error, sees, target_of
-from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.auth.access import OF_NODES, forbidden_error, sees, target_of
+from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding
 from ferroscope.api.http.context import AccessControl, ApiContext
 from ferroscope.api.http.route import Route
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
-from ferroscope.core import mac_addresses, values
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
+from ferroscope_client.core import mac_addresses, values
 
 
 def admits_anybody(access: AccessControl) -> bool:
     """Whether any caller may make any call, because neither authentication nor a policy is configured."""
     return access.authentication.is_disabled and isinstance(access.policy, NoPolicy)
-
-
-def admit_caller(
-    context: ApiContext, route: Route, path: Mapping[str, str], identify: Callable[[], Identity], *, named: bool
-) -> Identity:
-    """Return the identity of a caller who may make this call; ``named``: the call may name nodes by their names."""
-    if admits_anybody(context.access):
-        return ANYBODY
-    return authorize(
-        context.access.policy,
-        route.policies,
-        identify,
-        lambda identity: visible(context, identity, path, named=named),
-        path,
-        late=route.late,
-    )
 
 
 class _NamedNode(msgspec.Struct, frozen=True):

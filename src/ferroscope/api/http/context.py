@@ -23,16 +23,17 @@ from ferroscope.api.rate_limit import Buckets, Callers, PerMinute, RateLimiter, 
 from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.remote import Forwarder
-from ferroscope.contracts.store import NO_CALL, CallContext, Clock, StopFlag
+from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contracts.telemetry import SILENT, Meter
-from ferroscope.core.database_fault import DatabaseFailure
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
 from ferroscope.db import Store, Transaction
 from ferroscope.hooks.pipeline import Pipeline
+from ferroscope.http_server.limits import TrustedProxies
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
 from ferroscope.telemetry.log import QuietLog
+from ferroscope_client.core.database_fault import DatabaseFailure
 
 R = TypeVar("R")
 
@@ -100,8 +101,8 @@ class AccessControl(msgspec.Struct, frozen=True, kw_only=True):
     """Who may call what, and how often.
 
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do. ``audit`` records calls;
-    None if it is disabled. ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for
-    which names. ``admission`` limits the calls of one caller.
+    None if it is disabled. ``proxies`` are trusted to say where calls come from; ``hosts`` are the names that may be
+    called. ``callers`` limits failures by source, ``admission`` the calls of one caller.
     ``refusals`` limits the logging of refused callbacks, ``floods`` that of a flood of unknown machines.
     ``refusal_cache`` limits the queries that a flood causes. ``sources`` counts the machines that each source has had
     discovered. ``places`` limits the files that are being sent at once, ``readers`` knows which version each source
@@ -113,6 +114,7 @@ class AccessControl(msgspec.Struct, frozen=True, kw_only=True):
     admission: RateLimiter
     policy: Policy = msgspec.field(default_factory=NoPolicy)
     audit: Audit | None = None
+    proxies: TrustedProxies = msgspec.field(default_factory=TrustedProxies)
     callers: Callers = msgspec.field(default_factory=Callers)
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
     floods: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
@@ -182,10 +184,3 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     access: AccessControl
     services: ApiServices
     process: ProcessContext
-
-    def on_behalf_of(self, call: CallContext) -> ApiContext:
-        """Return the context for a call's handler, all of whose writes meet what the call demands."""
-        if call is NO_CALL:
-            return self
-        data = msgspec.structs.replace(self.data, store=self.data.store.on_behalf_of(call))
-        return msgspec.structs.replace(self, data=data)

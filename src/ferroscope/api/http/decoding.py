@@ -20,9 +20,9 @@ import msgspec
 from ferroscope.api.errors import BadRequestError, BodyTooLargeError, MissingError
 from ferroscope.api.http.route import Body, Route, RouteCall
 from ferroscope.config.options import Settings
-from ferroscope.core import json_safety, mac_addresses, values
-from ferroscope.core import labels as core_labels
 from ferroscope.core.lookup import MAX_MACS
+from ferroscope_client.core import json_safety, mac_addresses, values
+from ferroscope_client.core import labels as core_labels
 
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 # A heartbeat is the only document of a ramdisk. It may have the agent's certificate.
@@ -51,13 +51,13 @@ def decode(raw: bytes, wanted: Any, *, with_nul: bool = False) -> Any:
         raise UnreadableError(f"Invalid request body: {exc}. GET /openapi.json returns its schema.") from None
     except json_safety.JsonError as exc:
         raise UnreadableError(f"The request body is not valid JSON in UTF-8: {exc}.") from None
-    if not with_nul and _has_nul(raw):
+    if not with_nul and b"\\" in raw and _has_nul(raw):
         raise BadRequestError("The request body contains a NUL character (\\u0000), which cannot be stored.")
     return value
 
 
 def _has_nul(raw: bytes) -> bool:
-    return b"\\" in raw and b"\\u0000" in raw and b"\\u0000" in raw.replace(b"\\\\", b"")
+    return b"\\u0000" in raw and b"\\u0000" in raw.replace(b"\\\\", b"")
 
 
 # Single values: booleans in their many spellings, UUIDs, names, MAC addresses, numbers.
@@ -192,7 +192,7 @@ NAMES_SINCE: Final = 5
 
 def node_ident(call: RouteCall[Any, Any]) -> str:
     """Return the node's UUID or name from a path of the Bare Metal API."""
-    return named_node(call, call.path["node"])
+    return ident("node", call.path["node"], named=call.minor >= NAMES_SINCE)
 
 
 def named_node(call: RouteCall[Any, Any], text: str) -> str:

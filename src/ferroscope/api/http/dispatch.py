@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -21,24 +22,26 @@ from ferroscope.api import errors
 from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http import conditions, decoding, versions
-from ferroscope.api.http.arrivals import SAFE, SUFFIX, SUFFIX_REMOVED, request_id
-from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.authorization import admit_by_body, admit_caller, admits_anybody
+from ferroscope.api.http.arrivals import REQUEST_ID, SAFE, SUFFIX, SUFFIX_REMOVED
+from ferroscope.api.http.audit import IDENTITY, event_of, is_recorded
+from ferroscope.api.http.authorization import admit_by_body, admits_anybody, visible
 from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.failure import failure
 from ferroscope.api.http.route import Body, NoQuery, Reply, Route, RouteCall, Surface
 from ferroscope.api.http.served_files import ServedFile, reply_with
-from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, ApiDialect, Version
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Version
+from ferroscope.api.rate_limit import too_many_failures
 from ferroscope.config.options import Settings
 from ferroscope.contracts import telemetry
-from ferroscope.contracts.errors import OutcomeUnknownError, StoreError
-from ferroscope.contracts.store import Query, Receipt, RepeatedCallError
+from ferroscope.contracts.errors import NotFoundError, OutcomeUnknownError
+from ferroscope.contracts.store import NO_CALL, Audited, CallContext, Query, Receipt, RepeatedCallError
 from ferroscope.contracts.telemetry import Span, TracedCall
-from ferroscope.core import values
 from ferroscope.core.audit import LOGIN, AuditEvent
-from ferroscope.core.model import Inspection, LeaseProof
-from ferroscope.http_server.agreed import HEAD_ONLY, retries_after
+from ferroscope.core.model import Inspection
+from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE
 from ferroscope.http_server.file_part import FilePart
-from ferroscope.http_server.sources import group
+from ferroscope_client.core import values
+from ferroscope_client.core.values import limit_key
 
 # Which API a web server serves here, bare-metal or introspection, if its port does not tell; no header has this name.
 _API: Final = "FERROSCOPE_API"
@@ -55,8 +58,8 @@ Responder = Callable[..., None]
 class Exchange:
     """One call of a route and what the steps make of it: ``version``, ``identity``, ``call`` and others.
 
-    ``dialect`` decides the form of errors. ``source``: the caller's address, "" if unknown. ``cleanup`` ends what a
-    step began, after the handler.
+    ``dialect`` decides the form of errors. ``source``: the caller's address, "" if unknown. ``demands``: of the
+    handler's transactions. ``cleanup`` ends what a step began, after the handler.
     """
 
     def __init__(self, context: ApiContext, route: Route, req: falcon.Request, path: dict[str, str]) -> None:
@@ -65,16 +68,17 @@ class Exchange:
         self.req = req
         self.path = path
         self.introspection = arrives_at_introspection(context.settings, req)
-        self.dialect = _dialect(route, introspection=self.introspection)
-        self.source = context.access.callers.source(req.env)
+        surfaces = (Surface.INTROSPECTION, Surface.SHARED) if self.introspection else (Surface.INTROSPECTION,)
+        self.dialect = INTROSPECTION if route.surface in surfaces else BARE_METAL
+        self.request_id: str = req.env.get(REQUEST_ID, "")
+        self.source: str = req.env.get(SOURCE, "")
         self.version: Version | None = None
         self.minor = 0
         self.identity = ANYBODY
         self.call: RouteCall[Any, Any]
         self.receipt: Receipt | None = None
-        self.lease: LeaseProof | None = None
-        self.traced: TracedCall | None = None
-        self.audit = CallAudit(context.access.audit, route.endpoint, ramdisk=route.ramdisk)
+        self.demands = NO_CALL
+        self.counts_failures = False
         self.cleanup = ExitStack()
 
 
@@ -134,9 +138,15 @@ def require_version(exchange: Exchange) -> None:
 
 def authorize(exchange: Exchange) -> None:
     """Set the identity of a caller who may make this call. The body has not been read yet."""
-    named = exchange.route.surface is Surface.INTROSPECTION or exchange.minor >= decoding.NAMES_SINCE
-    exchange.identity = admit_caller(
-        exchange.context, exchange.route, exchange.path, lambda: _identify(exchange), named=named
+    context, route, path = exchange.context, exchange.route, exchange.path
+    named = route.surface is Surface.INTROSPECTION or exchange.minor >= decoding.NAMES_SINCE
+    exchange.identity = access.authorize(
+        context.access.policy,
+        route.policies,
+        partial(_identify, exchange),
+        lambda identity: visible(context, identity, path, named=named),
+        path,
+        late=route.late,
     )
 
 
@@ -153,7 +163,7 @@ def invite_body(exchange: Exchange) -> Reply | None:
 
 def limit_caller(exchange: Exchange) -> None:
     """Count the call for its caller while it runs: ``TooManyError``."""
-    caller = exchange.identity.principal or group(exchange.source)
+    caller = exchange.identity.principal or limit_key(exchange.source)
     exchange.cleanup.enter_context(exchange.context.access.admission.admit(caller))
 
 
@@ -169,17 +179,19 @@ def read_call(exchange: Exchange) -> None:
     else:
         query = _NO_QUERY if route.query is NoQuery else route.query()
     decodes = route.body_kind is Body.DECODED and (raw or route.body_required)
+    is_introspection = exchange.introspection or route.surface is Surface.INTROSPECTION
+    public = "" if is_introspection else context.settings.api.public_url
     exchange.call = RouteCall(
         path=exchange.path,
         query=query,
         body=decoding.decode(raw, route.body) if decodes else None,
         minor=exchange.minor,
-        url=_url(context.settings, req, route, exchange.introspection),
+        url=public.rstrip("/") if public else req.prefix,
         raw=raw,
         introspection=exchange.introspection,
         source=exchange.source,
         identity=exchange.identity,
-        request_id=request_id(req.env),
+        request_id=exchange.request_id,
         forwarded="HTTP_FERROSCOPE_FORWARDED" in req.env,
     )
 
@@ -190,15 +202,17 @@ def apply_conditions(exchange: Exchange) -> None:
     if conditions.KEY in environ:
         exchange.receipt = conditions.receipt_of(data, exchange.route, environ, exchange.identity, exchange.call.raw)
     if conditions.LEASE in environ:
-        exchange.lease = conditions.lease_of(environ)
-        exchange.cleanup.enter_context(conditions.leading(data, exchange.lease))
+        lease = conditions.lease_of(environ)
+        exchange.demands = CallContext(lease=lease)
+        exchange.cleanup.enter_context(conditions.leading(data, lease))
 
 
 def begin_trace(exchange: Exchange) -> None:
     """Record the call when it has succeeded, if it concerns an inspection."""
     environ = exchange.req.env
     traceparent = "" if exchange.identity.method == "none" else environ.get("HTTP_TRACEPARENT", "")
-    exchange.traced = traced = TracedCall(telemetry.valid_traceparent(traceparent))
+    traced = TracedCall(telemetry.valid_traceparent(traceparent))
+    exchange.demands = msgspec.structs.replace(exchange.demands, traced=traced)
     began = exchange.context.process.clock.time()
 
     def end(kind: type[BaseException] | None, *_: object) -> None:
@@ -208,13 +222,24 @@ def begin_trace(exchange: Exchange) -> None:
     exchange.cleanup.push(end)
 
 
-def handle(exchange: Exchange) -> Reply:
-    """Run the route's handler."""
-    demands = exchange.audit.begin(lambda: _event(exchange), exchange.lease, exchange.receipt, exchange.traced)
-    reply = exchange.route.handler(exchange.context.on_behalf_of(demands), exchange.call)
-    if isinstance(reply.body, ServedFile):
-        reply = reply_with(reply.body, exchange.req.env, exchange.source, exchange.context)
-    return reply
+def begin_change(exchange: Exchange) -> None:
+    """Have the store write the call's event and its receipt with the change."""
+    audited = None if exchange.context.access.audit is None else Audited(_event(exchange))
+    receipt = exchange.receipt or Receipt()
+    exchange.demands = msgspec.structs.replace(exchange.demands, audited=audited, receipt=receipt)
+
+
+def limit_failures(exchange: Exchange) -> None:
+    """Refuse a call of a ramdisk in a flood of its source's failures, before any query: ``TooManyError``.
+
+    A machine that we wait for must not suffer from the failures of others with its address, as behind NAT. So a source
+    with fewer failures still gets an answer about such a machine. This bounds how fast MAC addresses can be tried. A
+    call whose handler refuses it counts as a failure, and is refused like that if there were too many.
+    """
+    now = exchange.context.process.clock.monotonic()
+    if not exchange.route.in_flood and (wait := exchange.context.access.callers.wait_for_any(exchange.source, now)):
+        raise too_many_failures(wait)
+    exchange.counts_failures = True
 
 
 def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
@@ -234,6 +259,8 @@ def steps_of(context: ApiContext, route: Route) -> tuple[Step, ...]:
         read_call: True,
         apply_conditions: True,
         begin_trace: context.process.meter.tracer is not None,
+        begin_change: is_recorded(route.endpoint) and not route.ramdisk,
+        limit_failures: route.ramdisk,
     }
     return tuple(step for step, is_needed in steps.items() if is_needed)
 
@@ -263,13 +290,24 @@ def responder(context: ApiContext, route: Route) -> Responder:
 
 
 def run_steps(exchange: Exchange, steps: Sequence[Step]) -> Reply:
-    """Return the answer of the first step that has one, or the handler's."""
+    """Return the answer of the first step that has one, or of the route's handler."""
     with exchange.cleanup:
         for step in steps:
             reply = step(exchange)
             if reply is not None:
                 return reply
-        return handle(exchange)
+        context = exchange.context if exchange.demands is NO_CALL else on_behalf_of(exchange.context, exchange.demands)
+        reply = exchange.route.handler(context, exchange.call)
+        exchange.counts_failures = False
+        if isinstance(reply.body, ServedFile):
+            return reply_with(reply.body, exchange.req.env, exchange.source, exchange.context)
+        return reply
+
+
+def on_behalf_of(context: ApiContext, demands: CallContext) -> ApiContext:
+    """Return the context for a call's handler, all of whose writes meet what the call demands."""
+    data = msgspec.structs.replace(context.data, store=context.data.store.on_behalf_of(demands))
+    return msgspec.structs.replace(context, data=data)
 
 
 def answer_error(exchange: Exchange, exc: Exception) -> Reply:
@@ -280,6 +318,8 @@ def answer_error(exchange: Exchange, exc: Exception) -> Reply:
             return conditions.replay(context.data, route, str(exc))
         except Exception as failed:  # noqa: BLE001  # the boundary, as in ``responder``
             return failure(context, req, failed, exchange.dialect)
+    if exchange.counts_failures:
+        exc = _count_failure(exchange, exc)
     if isinstance(exc, OutcomeUnknownError) and route.ramdisk:
         exc = errors.UnavailableError(errors.REPEAT_IT, {"Retry-After": "1"})
     if isinstance(exc, errors.BodyTooLargeError) and route.refused is not None:
@@ -287,12 +327,22 @@ def answer_error(exchange: Exchange, exc: Exception) -> Reply:
     return failure(context, req, exc, exchange.dialect)
 
 
+def _count_failure(exchange: Exchange, exc: Exception) -> Exception:
+    """Return the error that the caller gets: another one if its source has failed too often."""
+    guesses = exc.guesses if isinstance(exc, errors.ApiError) else int(isinstance(exc, NotFoundError))
+    now = exchange.context.process.clock.monotonic()
+    wait = exchange.context.access.callers.count_failure(exchange.source, now, guesses)
+    return too_many_failures(wait) if wait else exc
+
+
 def finish(exchange: Exchange, reply: Reply, resp: falcon.Response) -> None:
     """Write the audit event, keep the answer for whoever repeats the call, and send it."""
     context, route = exchange.context, exchange.route
     if reply.status < 300 and route.method not in SAFE:
         context.data.writes.failure = None
-    exchange.audit.write_event(reply.status, lambda: _event(exchange))
+    audit, audited = context.access.audit, exchange.demands.audited
+    if audit is not None and (audited is not None or reply.status >= 400 or audit.left_out):
+        audit.write_outcome(audited, reply.status, lambda: _event(exchange), ramdisk=route.ramdisk)
     if exchange.receipt is not None:
         conditions.keep(context.data, route, exchange.receipt, reply)
     _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
@@ -315,7 +365,7 @@ def record(
     if context.settings.log.access:
         _access.info(
             "call",
-            source=context.access.callers.source(req.env),
+            source=req.env.get(SOURCE, ""),
             method=req.method,
             path=req.path if path is None else path,
             status=status,
@@ -332,24 +382,6 @@ def arrives_at_introspection(settings: Settings, req: falcon.Request) -> bool:
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
 
 
-def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: ApiDialect) -> Reply:
-    """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
-    api_error = errors.translate(exc)
-    if api_error is None:
-        context.process.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
-        api_error = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
-    if isinstance(exc, StoreError):
-        if req.method not in SAFE:
-            context.data.writes.failed_at = context.process.clock.monotonic()
-            context.data.writes.failure = exc.failure
-        _log_outage(context, req, exc)
-    body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
-    headers = api_error.headers
-    if not retries_after(req.user_agent or ""):  # the client is known to break on it
-        headers = {name: value for name, value in headers.items() if name != "Retry-After"}
-    return Reply(api_error.status, body(api_error.status, api_error.message), headers)
-
-
 def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
     """Send the response for an error outside any route: an unknown path, a method that is not allowed."""
     introspection = arrives_at_introspection(context.settings, req) or req.path.startswith("/v1/introspection")
@@ -357,20 +389,6 @@ def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response
     _send(resp, failure(context, req, exc, dialect))
     resp.set_headers(versions.headers(dialect, None))
     record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
-
-
-def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreError) -> None:
-    left_out = context.data.outages.admit(context.process.clock.monotonic())
-    if left_out is not None:
-        context.process.log.warning(
-            "request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out
-        )
-
-
-def _dialect(route: Route, *, introspection: bool) -> ApiDialect:
-    if route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and introspection):
-        return INTROSPECTION
-    return BARE_METAL
 
 
 def _identify(exchange: Exchange) -> Identity:
@@ -392,7 +410,7 @@ def _event(exchange: Exchange) -> AuditEvent:
     route, environ = exchange.route, exchange.req.env
     return event_of(
         environ,
-        request_id=request_id(environ),
+        request_id=exchange.request_id,
         source=exchange.source,
         policy=route.policy,
         call=route.endpoint,
@@ -417,13 +435,6 @@ def _record_span(exchange: Exchange, inspection: Inspection, began: float) -> No
                 attributes={"http.request.method": route.method, "http.route": route.path},
             )
         )
-
-
-def _url(settings: Settings, req: falcon.Request, route: Route, introspection: bool) -> str:
-    public = settings.api.public_url
-    if public and not introspection and route.surface is not Surface.INTROSPECTION:
-        return public.rstrip("/")
-    return req.prefix
 
 
 def _send(resp: falcon.Response, reply: Reply, media: str = falcon.MEDIA_JSON) -> None:

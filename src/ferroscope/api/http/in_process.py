@@ -11,14 +11,17 @@ from typing import Any
 import msgspec
 
 from ferroscope.api import errors
-from ferroscope.api.auth.identity import Identity
-from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.authorization import admit_caller
+from ferroscope.api.auth import access
+from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.http.audit import IDENTITY, event_of, is_recorded
+from ferroscope.api.http.authorization import admits_anybody, visible
 from ferroscope.api.http.context import ApiContext
+from ferroscope.api.http.dispatch import on_behalf_of
 from ferroscope.api.http.route import Body, Reply, Route, RouteCall
 from ferroscope.api.http.versions import BARE_METAL
-from ferroscope.core import json_safety
+from ferroscope.contracts.store import Audited, CallContext, Receipt
 from ferroscope.core.audit import AuditEvent
+from ferroscope_client.core import json_safety
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +59,24 @@ def perform(
             status=route.status,
         )
 
-    audit = CallAudit(context.access.audit, route.endpoint, ramdisk=False)
+    audit, audited = context.access.audit, None
     try:
-        identity = admit_caller(context, route, path, lambda: caller.identity, named=True)
+        if admits_anybody(context.access):
+            identity = ANYBODY
+        else:
+            identity = access.authorize(
+                context.access.policy,
+                route.policies,
+                lambda: caller.identity,
+                lambda identity: visible(context, identity, path, named=True),
+                path,
+                late=route.late,
+            )
         if route.changes_nodes and (attached := context.services.attached) is not None:
             attached.check_change(route.endpoint)
-        context = context.on_behalf_of(audit.begin(event))
+        if is_recorded(route.endpoint):
+            audited = None if audit is None else Audited(event())
+            context = on_behalf_of(context, CallContext(audited=audited, receipt=Receipt()))
         call: RouteCall[Any, Any] = RouteCall(
             path=dict(path),
             query=route.query(**query),
@@ -77,9 +92,11 @@ def perform(
         error = errors.translate(exc)
         if error is None:
             raise
-        audit.write_event(error.status, event)
+        if audit is not None:
+            audit.write_outcome(audited, error.status, event)
         raise error from exc
-    audit.write_event(reply.status, event)
+    if audit is not None:
+        audit.write_outcome(audited, reply.status, event)
     return _decode_items(reply)
 
 

@@ -16,9 +16,9 @@ from msgspec import UNSET, UnsetType
 
 from ferroscope.api.errors import BadRequestError, BodyTooLargeError
 from ferroscope.api.http.decoding import MAX_DOCUMENT_SIZE, shown_value
-from ferroscope.core.json_safety import depth_exceeds
 from ferroscope.core.model import Document
-from ferroscope.core.values import many
+from ferroscope_client.core.json_safety import depth_exceeds
+from ferroscope_client.core.values import many
 
 MAX_OPERATIONS: Final = 1000
 MAX_TOKENS: Final = 64

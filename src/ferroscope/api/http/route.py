@@ -1,20 +1,27 @@
 """One row of the routes table: method and path, handler, types of query, body and response.
 
 The Falcon app, the OpenAPI document and the policy names are all derived from these rows.
+
+Other packages add routes and pages by entry points in ``ferroscope.routes`` and ``ferroscope.pages``. Routes
+(``AddedRoutes``) are served, described and restricted like the service's own. They cannot replace an existing route or
+its policy. Pages (``AddPages``) are not routes of the table: they are not described, and decide themselves who may see
+them. They get all they show by calling routes (``in_process``), whose policies then decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
+import falcon
 import msgspec
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.context import ApiContext
-from ferroscope.core.json_safety import ready
+from ferroscope_client.core.json_safety import ready
+from ferroscope_client.installed import PluginError
 
 # A call as a handler receives it, and the reply that it returns.
 #
@@ -91,7 +98,7 @@ class Body(StrEnum):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A route. ``since``: the minor microversion in which it appeared; ``unsupported`` is the error of older ones.
 
-    ``policy``, or one of ``instead``, must allow a call; the handler checks what these alternatives are limited to.
+    One of ``policies`` must allow a call: ``policy``, or an alternative whose limits the handler checks.
     ``late``: the body names the node, so for callers of a project the policy is asked once the body is there.
     ``also``: another success status, with the same body. ``response``: type of the body, a tuple if it is one of
     several. ``conflict``: type of the body of a 409 that has more fields than an error. ``ramdisk``: called by
@@ -109,7 +116,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     surface: Surface
     policy: str
-    instead: tuple[str, ...]
+    policies: tuple[str, ...]
     late: bool
     status: int
     also: int | None
@@ -131,10 +138,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it changes what belongs to Ironic if one is attached: nodes, ports and the like."""
         kind = self.path.removeprefix("/v1/").partition("/")[0]
         return self.method != "GET" and kind in _OF_NODES and not self.path.endswith(_OF_INSPECTIONS)
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        return (self.policy, *self.instead)
 
     @property
     def summary(self) -> str:
@@ -205,7 +208,7 @@ def make(
         handler=handler,
         surface=surface,
         policy=policy,
-        instead=instead,
+        policies=(policy, *instead),
         late=late,
         status=status,
         also=also,
@@ -235,3 +238,30 @@ def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:
     call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is RouteCall)
     query, body = get_args(call)
     return query, None if body is type(None) else body
+
+
+class AddPages(Protocol):
+    def __call__(self, app: falcon.App[Any, Any], context: ApiContext, /) -> None:
+        """Add the pages to the application, or none if they are disabled; import what they need only then."""
+
+
+class AddedRoutes(msgspec.Struct, frozen=True, kw_only=True):
+    """``rows`` are those of a package (see ``make``). ``after``: the one that they follow in descriptions of the
+    API, such as ``GET /v1/search``; "" for the end.
+    """
+
+    rows: tuple[Route, ...]
+    after: str = ""
+
+
+def join_routes(own: Iterable[Route], more: Mapping[str, AddedRoutes]) -> tuple[Route, ...]:
+    """Return the whole table; ``PluginError`` if a package adds what exists."""
+    table = {route.endpoint: [route] for route in own}
+    existing = set(table)
+    last = table[next(reversed(table))]
+    for name, addition in more.items():
+        if taken := existing.intersection(route.endpoint for route in addition.rows):
+            raise PluginError(f"the routes {name!r} add {min(taken)}, which exists already", "uninstall its package")
+        existing.update(route.endpoint for route in addition.rows)
+        table.get(addition.after, last).extend(addition.rows)
+    return tuple(route for routes in table.values() for route in routes)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ferroscope.contracts.bmc import RESULTS, BootDevice
-from ferroscope.core.states import INSPECTED, PUBLISHED_STATES
+from ferroscope_client.core.states import INSPECTED, PUBLISHED_STATES
 
 
 def _with_schema(**schema: Any) -> msgspec.Meta:

@@ -23,7 +23,7 @@ from ferroscope.api.errors import MissingError, UnavailableError
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.route import Reply
 from ferroscope.http_server.file_part import FilePart, close
-from ferroscope.http_server.sources import group
+from ferroscope_client.core.values import limit_key
 
 _RANGE: Final = re.compile(r"\s*+bytes\s*+=\s*+(\d{0,18})\s*+-\s*+(\d{0,18})\s*+", re.IGNORECASE)
 
@@ -36,7 +36,7 @@ class ServedFile(msgspec.Struct, frozen=True):
 
 def reply_with(served: ServedFile, env: Mapping[str, Any], source: str, context: ApiContext) -> Reply:
     """Return the reply to this request of a source; ``MissingError``, ``UnavailableError`` if it cannot read now."""
-    source = group(source)
+    source = limit_key(source)
     if not context.access.places.take(source):
         raise UnavailableError("Too many files are being sent; try again.", {"Retry-After": "1"})
     ended = partial(context.access.places.give_back, source)

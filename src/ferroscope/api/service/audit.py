@@ -13,8 +13,8 @@ from ferroscope.api.http.route import Reply, RouteCall
 from ferroscope.api.http.schemas import Limit, iso_exact
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core.audit import AuditEvent
-from ferroscope.core.values import is_uuid
 from ferroscope.db import Transaction
+from ferroscope_client.core.values import is_uuid
 
 
 class AuditQuery(msgspec.Struct, frozen=True):

@@ -19,8 +19,9 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
-from ferroscope.hardware.expectations import Expectation, ExpectationError
-from ferroscope.hardware.search_index import KINDS
+from ferroscope.hardware.expectations import ExpectationError
+from ferroscope_client.core.expectation import Expectation
+from ferroscope_client.hardware.search_fields import KINDS
 
 # Nodes that one call checks: their rows are read and their nodes locked in one transaction.
 _PAGE_NODES: Final = 50

@@ -25,7 +25,7 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.core.model import Lease, LeaseClaim, LeaseProof
 from ferroscope.db import Transaction
-from ferroscope.http_server import sources
+from ferroscope_client.core.values import limit_key
 
 # Limits on names and durations, and the leases of the service itself.
 #
@@ -237,7 +237,7 @@ def _add_candidate(context: ApiContext, name: str, asked: Acquisition, remaining
 
 def _principal(call: RouteCall[Any, Any]) -> str:
     """Return the owner of a lease name for the limits: the caller, or the source address of an unknown caller."""
-    return call.identity.principal[:64] or sources.group(call.source)
+    return call.identity.principal[:64] or limit_key(call.source)
 
 
 def renew_lease(context: ApiContext, call: RouteCall[NoQuery, Renewal]) -> Reply:

@@ -22,7 +22,7 @@ from ferroscope.contracts.store import Clock
 from ferroscope.core.audit import AuditEvent, shown_claim
 from ferroscope.db import Store
 from ferroscope.http_server import tls
-from ferroscope.http_server.agreed import HEADER, new_request_id
+from ferroscope.http_server.agreed import HEADER, SOURCE, new_request_id
 from ferroscope.http_server.server import BACKLOG_CONNECTIONS, HttpServer, bind, check_anonymous
 from ferroscope.http_server.wsgi import Application
 from ferroscope.telemetry.metrics import Metrics
@@ -69,7 +69,7 @@ def metrics_check(
                         request_id="",
                         user=shown_claim(authentication.claimed_name(environ)),
                         method="none",
-                        source=authentication.source(environ),
+                        source=environ.get(SOURCE, ""),
                         policy=access.METRICS,
                         call="GET /metrics",
                         status=exc.status,

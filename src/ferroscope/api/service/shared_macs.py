@@ -16,12 +16,12 @@ import msgspec
 from ferroscope.api.http.context import ApiContext
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.store import Query, SharedMac
-from ferroscope.core.finding import Finding
-from ferroscope.core.mac_addresses import IgnoredMacs
-from ferroscope.core.values import many
 from ferroscope.db import Transaction
 from ferroscope.hardware import search_index
 from ferroscope.hardware.same_machine import Comparison, Sameness, compare, facts_of
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.mac_addresses import IgnoredMacs
+from ferroscope_client.core.values import many
 
 _MAX_PROPOSED_MACS: Final = 64
 # Seconds for which the result is kept, and for which it is kept if reading it takes long.

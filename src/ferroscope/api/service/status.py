@@ -23,10 +23,10 @@ from ferroscope.contracts.bmc import Simulated
 from ferroscope.core import finding
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.counts import Backlog, Census
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import Lease, Member
 from ferroscope.core.problems import Facts, list_problems
 from ferroscope.db import Transaction
+from ferroscope_client.core.finding import Finding
 
 
 class DatabaseView(msgspec.Struct, frozen=True):

@@ -17,8 +17,8 @@ from ferroscope.bmc.ipmi.ipmitool import IpmiCommand
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import StopFlag
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import MASK
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import MASK
 
 Ask = Callable[[Node, IpmiCommand], str]
 

@@ -23,12 +23,12 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import UNAVAILABLE, Reason
-from ferroscope.core.values import one_line
 from ferroscope.remote import command_fence
 from ferroscope.remote.addresses import check_bmc, not_allowed
 from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError, resolve
 from ferroscope.remote.retry import BmcRetries, Once
+from ferroscope_client.core.reasons import UNAVAILABLE, Reason
+from ferroscope_client.core.values import one_line
 
 # In order of preference; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from ferroscope.bmc import text_field, wrong
-from ferroscope.core import bmc_place, values
 from ferroscope.core.model import Document
+from ferroscope_client.core import bmc_place, values
 
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 # A chassis controller forwards requests to a BMC behind it over its IPMB, over one channel (single) or two (dual).

@@ -23,9 +23,9 @@ import msgspec
 from ferroscope.affinity import unconfine
 from ferroscope.bmc.ipmi.info import IpmiAccess
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import UNAVAILABLE, Reason
-from ferroscope.core.values import MASK, WITHHELD, is_too_short
 from ferroscope.remote.command_fence import TimeLeft, TooLateError, limit
+from ferroscope_client.core.reasons import UNAVAILABLE, Reason
+from ferroscope_client.core.values import MASK, WITHHELD, is_too_short
 
 PROGRAM: Final = "ipmitool"
 _MAX_MESSAGE: Final = 200

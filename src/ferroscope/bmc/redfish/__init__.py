@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish import failures, health, inventory, report, session, system, virtual_media

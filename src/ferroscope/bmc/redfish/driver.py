@@ -18,7 +18,6 @@ import msgspec
 from ferroscope.bmc import BmcLimits, DriverOptions, ca_path, redfish, text_field, wrong
 from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power, Switch, problem
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import bmc_place, values
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.interfaces import NOOP, UEFI_HTTP
 from ferroscope.core.model import Document, Node
@@ -27,6 +26,7 @@ from ferroscope.remote.addresses import check_bmc
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.retry import BmcRetries, Once
+from ferroscope_client.core import bmc_place, values
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.session import Client, Clients

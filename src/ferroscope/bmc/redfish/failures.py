@@ -24,19 +24,19 @@ import urllib3
 from sushy import exceptions as sushy
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import json_safety
 from ferroscope.core.callback_secret import without_disk_key
-from ferroscope.core.explanations import EXPLANATIONS
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import UNAVAILABLE, Reason
-from ferroscope.core.values import MASK, WITHHELD, is_too_short, many, one_line, without_secrets
-from ferroscope.hardware.parts import mapping, mappings, text
 from ferroscope.remote.addresses import not_allowed
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.resolver import ForbiddenAddressError, NoLookupError, UnresolvedError
 from ferroscope.remote.retry import retry_after
 from ferroscope.remote.session import TooLargeError
-from ferroscope.remote.tls_errors import is_disagreement, is_plain
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.explanations import EXPLANATIONS
+from ferroscope_client.core.reasons import UNAVAILABLE, Reason
+from ferroscope_client.core.tls_errors import is_disagreement, is_plain
+from ferroscope_client.core.values import MASK, WITHHELD, is_too_short, many, one_line, without_secrets
+from ferroscope_client.hardware.readings import mapping, mappings, text
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.driver import RedfishAccess

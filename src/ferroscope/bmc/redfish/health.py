@@ -15,9 +15,9 @@ from ferroscope.bmc.redfish.inventory import drop_unknown
 from ferroscope.bmc.redfish.resources import Reader, following, is_gone, path_of
 from ferroscope.bmc.redfish.system import System
 from ferroscope.core.model import Document
-from ferroscope.core.values import one_line
-from ferroscope.hardware.health import STATES, worst
-from ferroscope.hardware.parts import mapping, mappings, number, text
+from ferroscope_client.core.values import one_line
+from ferroscope_client.hardware.health import STATES, worst
+from ferroscope_client.hardware.readings import mapping, mappings, number, text
 
 _MAX_REQUESTS: Final = 250
 _MAX_PAGES: Final = 10

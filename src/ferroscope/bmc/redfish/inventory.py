@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 from ferroscope.bmc.redfish.resources import Reader, is_absent, is_gone, path_key, path_of
 from ferroscope.bmc.redfish.system import System
 from ferroscope.contracts.bmc import OutOfBandNic
-from ferroscope.core import mac_addresses
-from ferroscope.core.host_spelling import parse_address
 from ferroscope.core.model import Document
-from ferroscope.core.values import one_line
-from ferroscope.hardware.parts import mapping, mappings, number, text
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.host_spelling import parse_address
+from ferroscope_client.core.values import one_line
+from ferroscope_client.hardware.readings import mapping, mappings, number, text
 
 _BYTES_PER_GIB: Final = 1024**3
 _BYTES_PER_MIB: Final = 1024**2

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.core.host_spelling import parse_address
 from ferroscope.core.model import Document
-from ferroscope.hardware.parts import says_nothing
+from ferroscope_client.core.host_spelling import parse_address
+from ferroscope_client.hardware.readings import says_nothing
 
 _ANNOTATION: Final = re.compile(r"(\w+)@Redfish\.AllowableValues\Z")
 _PATTERNS: Final = {

@@ -20,13 +20,13 @@ from ferroscope.bmc.redfish.redaction import Redactor
 from ferroscope.bmc.redfish.resources import created_path
 from ferroscope.bmc.redfish.session import LOGOUT_TIMEOUT_SECONDS
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
-from ferroscope.hardware.parts import mapping
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.deadline import Deadline, DeadlineError, current
 from ferroscope.remote.session import BoundedSession
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.hardware.readings import mapping
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.driver import RedfishAccess

@@ -31,15 +31,15 @@ from ferroscope.bmc.redfish.failures import (
     unparsed_error,
 )
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import one_line
-from ferroscope.hardware.parts import mapping, number
 from ferroscope.remote.addresses import Networks
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.deadline import current
 from ferroscope.remote.session import BoundedSession
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import one_line
+from ferroscope_client.hardware.readings import mapping, number
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.driver import RedfishAccess

@@ -33,13 +33,13 @@ from ferroscope.bmc.redfish.resources import Connector, Lenient, Reader, created
 from ferroscope.bmc.redfish.system import check_machine, find_system
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import StopFlag
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.hardware import machine_identity
-from ferroscope.hardware.parts import mapping
 from ferroscope.remote.addresses import ANYWHERE, Networks
 from ferroscope.remote.deadline import Deadline, current
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.hardware.readings import mapping
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.driver import RedfishAccess

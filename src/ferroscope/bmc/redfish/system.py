@@ -33,11 +33,11 @@ from ferroscope.bmc.redfish.resources import Lenient, Reader, path_key, path_of
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, unsettled
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import many, one_line
 from ferroscope.hardware import machine_identity
-from ferroscope.hardware.parts import mapping
 from ferroscope.remote.retry import Once
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import many, one_line
+from ferroscope_client.hardware.readings import mapping
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.driver import RedfishAccess

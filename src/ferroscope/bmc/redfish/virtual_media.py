@@ -28,12 +28,12 @@ from ferroscope.bmc.redfish.system import System, set_boot_device
 from ferroscope.contracts.bmc import BootDevice
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.callback_secret import without_disk_key
-from ferroscope.core.host_spelling import parse_address
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
-from ferroscope.core.values import natural, one_line, without_secrets
 from ferroscope.core.virtual_media import Image, MediaDevice, Medium, secure_url
-from ferroscope.hardware.parts import mapping
+from ferroscope_client.core.host_spelling import parse_address
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import natural, one_line, without_secrets
+from ferroscope_client.hardware.readings import mapping
 
 _log = structlog.get_logger(__name__)
 

@@ -20,11 +20,11 @@ import msgspec
 from ferroscope.bmc import DriverOptions, wrong
 from ferroscope.contracts.bmc import BootDevice, Power, Switch, problem
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Node
-from ferroscope.core.reasons import Reason
 from ferroscope.remote import command_fence
 from ferroscope.remote.addresses import check_bmc
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import Reason
 
 ADDRESS_KEY: Final = "sim_address"
 NODE_KEY: Final = "sim_node"

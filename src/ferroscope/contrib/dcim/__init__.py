@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.plugins import Command
+from ferroscope_client.installed import Command
 
 EXPORT: Final = Command(
     "ferroscope.contrib.dcim.export_command:export",

@@ -9,7 +9,7 @@ from ferroscope.contrib.dcim.dialects import DcimDialect, DcimObject
 from ferroscope.contrib.dcim.machines import DcimInterface
 from ferroscope.contrib.dcim.rest import RestClient
 from ferroscope.contrib.dcim.writer import DcimWriter, LeftAloneError
-from ferroscope.core.mac_addresses import normalized_mac
+from ferroscope_client.core.mac_addresses import normalized_mac
 
 _CABLE = "cable"
 

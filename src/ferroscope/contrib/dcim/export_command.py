@@ -13,13 +13,13 @@ from typing import Any, BinaryIO
 
 import click
 
-from ferroscope.cli.client import Json, connect
-from ferroscope.cli.exits import Failure
-from ferroscope.cli.output import cloud_option, insecure_option, url_option
-from ferroscope.cli.screen import progress
-from ferroscope.cli.selection import StateType, selector_option
 from ferroscope.contracts.plugins import Exporter, ExportError, ExportOptions
 from ferroscope.contrib.dcim.exporters import loader
+from ferroscope_client.cli.output import cloud_option, insecure_option, url_option
+from ferroscope_client.cli.screen import progress
+from ferroscope_client.cli.selection import StateType, selector_option
+from ferroscope_client.client import Json, connect
+from ferroscope_client.errors import Failure
 
 
 def _complete_formats(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

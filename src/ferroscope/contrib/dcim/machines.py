@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import mac_addresses, values
-from ferroscope.hardware import names, parts
+from ferroscope.hardware import parts
+from ferroscope_client.core import mac_addresses, values
+from ferroscope_client.hardware import names
 
 _MAX_NAME_CHARACTERS: Final = 64
 _MAX_ITEM_CHARACTERS: Final = 64

@@ -12,10 +12,10 @@ import urllib3
 
 from ferroscope.contracts.store import StopFlag
 from ferroscope.contrib.dcim.dialects import DIALECTS, DcimDialect
-from ferroscope.core import json_safety, values
 from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.retry import backoff
+from ferroscope_client.core import json_safety, values
 
 ITEMS_PER_PAGE: Final = 200
 _MAX_ANSWER_BYTES: Final = 64 * 2**20

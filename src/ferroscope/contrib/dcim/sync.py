@@ -18,7 +18,7 @@ from ferroscope.contrib.dcim.dialects import DcimDialect, DcimObject
 from ferroscope.contrib.dcim.machines import DcimInterface, DcimMachine
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from ferroscope.contrib.dcim.writer import DcimWriter, LeftAloneError, Report
-from ferroscope.core.values import many
+from ferroscope_client.core.values import many
 
 _MAX_MACHINES_AT_ONCE: Final = 40  # machines: their identifiers are in one URL, their parts in one body
 _DEVICES: Final = "dcim/devices"

@@ -10,20 +10,20 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, ServiceError, is_url, node_path
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Group, Output, with_api
-from ferroscope.cli.screen import progress
-from ferroscope.cli.selection import selector_option
 from ferroscope.contrib.dcim import machines
 from ferroscope.contrib.dcim.dialects import NAUTOBOT, NETBOX, DcimDialect
 from ferroscope.contrib.dcim.machines import DcimMachine
 from ferroscope.contrib.dcim.rest import DcimError, RestClient
 from ferroscope.contrib.dcim.sync import DevicePlacement, Sync
 from ferroscope.contrib.dcim.writer import REFUSED, Report
-from ferroscope.core import values
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.values import many
+from ferroscope_client.cli.output import Group, Output, with_api
+from ferroscope_client.cli.screen import progress
+from ferroscope_client.cli.selection import selector_option
+from ferroscope_client.client import Client, ServiceError, is_url, node_path
+from ferroscope_client.core import values
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Exit, Failure
 
 _Decorated = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -75,7 +75,7 @@ def _epilog(dialect: DcimDialect) -> str:
 @_options(NAUTOBOT)
 @selector_option
 @with_api
-def nautobot(api: Api, out: Output, **options: Any) -> None:
+def nautobot(api: Client, out: Output, **options: Any) -> None:
     """Create and update the devices in Nautobot to match the last inspections.
 
     It writes manufacturers, device types, devices, interfaces with MAC addresses, inventory items for disks and DIMMs,
@@ -90,7 +90,7 @@ def nautobot(api: Api, out: Output, **options: Any) -> None:
 @_options(NETBOX)
 @selector_option
 @with_api
-def netbox(api: Api, out: Output, **options: Any) -> None:
+def netbox(api: Client, out: Output, **options: Any) -> None:
     """Create and update the devices in NetBox to match the last inspections.
 
     It writes manufacturers, device types, devices, interfaces with primary MAC addresses, inventory items for disks and
@@ -103,7 +103,7 @@ def netbox(api: Api, out: Output, **options: Any) -> None:
 
 def _sync(
     dialect: DcimDialect,
-    api: Api,
+    api: Client,
     out: Output,
     *,
     dcim_url: str,
@@ -157,10 +157,10 @@ def _check(dialect: DcimDialect, url: str, *, insecure: bool) -> None:
 
 def _resolve_token(dialect: DcimDialect, reference: str) -> str:
     """Return the token. The limits of ``[secrets]`` are for callers of the API, so they do not apply here."""
-    from ferroscope.config.plugins import PluginError
     from ferroscope.contracts.plugins import SecretOptions, SecretSourceError
-    from ferroscope.core.secrets import REFERENCE
     from ferroscope.secrets.references import Resolver, load_sources
+    from ferroscope_client.core.passwords import REFERENCE
+    from ferroscope_client.installed import PluginError
 
     option, upper = f"--{dialect.name.lower()}-token", dialect.name.upper()
     source = reference.removeprefix(REFERENCE).partition("/")[0]
@@ -175,7 +175,7 @@ def _resolve_token(dialect: DcimDialect, reference: str) -> str:
         raise Failure(f"cannot resolve {option}: {exc}", exit_code=Exit.USAGE) from None
 
 
-def _names(api: Api) -> Iterator[str]:
+def _names(api: Client) -> Iterator[str]:
     """Yield the names of all nodes, also of those that are not synced."""
     for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name")):
         if node["name"]:
@@ -183,7 +183,7 @@ def _names(api: Api) -> Iterator[str]:
 
 
 def _machines(
-    api: Api, selector: str | None, unknown: list[str], advance: Callable[[int], None]
+    api: Client, selector: str | None, unknown: list[str], advance: Callable[[int], None]
 ) -> Iterator[DcimMachine]:
     """Yield the machines that were inspected; add the UUIDs of the others to ``unknown``."""
     for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), inbox=False, labels=selector):

@@ -12,17 +12,16 @@ from ferroscope.api.baremetal import node_filters, nodes
 from ferroscope.api.baremetal.search import matches, parse_query
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.http import paging
-from ferroscope.api.http.added import AddedRoutes
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.large_lists import Room
-from ferroscope.api.http.route import Reply, RouteCall, Surface, make
+from ferroscope.api.http.route import AddedRoutes, Reply, RouteCall, Surface, make
 from ferroscope.api.http.schemas import one_of
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters.prometheus import TARGETS, PrometheusExporter
-from ferroscope.core.labels import Selector
 from ferroscope.db import Transaction
 from ferroscope.hardware import expressions
+from ferroscope_client.core.labels import Selector
 
 _ALL: Final = "has uuid"
 _NODES_PER_PAGE: Final = 500

@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope.contrib.dcim.dialects import DcimObject
 from ferroscope.contrib.dcim.rest import Answers, DcimError, RestClient
-from ferroscope.core import mac_addresses
+from ferroscope_client.core import mac_addresses
 
 
 class DcimChange(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.plugins import Command
+from ferroscope_client.installed import Command
 
 FAILOVER: Final = Command(
     "ferroscope.contrib.kubernetes.failover_command:failover",

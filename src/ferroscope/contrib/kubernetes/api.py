@@ -15,8 +15,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from ferroscope.core import json_safety
 from ferroscope.remote.retry import retry_after
+from ferroscope_client.core import json_safety
 
 T = TypeVar("T")
 

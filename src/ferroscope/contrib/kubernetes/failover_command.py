@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
-from ferroscope.cli.output import Output, output_option, table
 from ferroscope.cli.service import config_option, database_option, exit_with, read, settings_of
+from ferroscope_client.cli.output import Output, output_option, table
 
 if TYPE_CHECKING:
     from ferroscope.config.options import Settings

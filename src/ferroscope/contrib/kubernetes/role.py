@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from ferroscope import transition
-from ferroscope.boot_config import ipxe
+from ferroscope import node_boot, transition
 from ferroscope.config.errors import SetupError, StartError
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, ForcesOff, Power, ShowsBoot, TellsMachines
@@ -27,7 +26,6 @@ from ferroscope.contrib.kubernetes.options import FailoverSettings, patience_of
 from ferroscope.core import bmc_access
 from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Pause, Remediation
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
@@ -37,8 +35,11 @@ from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_for_command
 from ferroscope.runtime.externals import build_attached, build_drivers, close_drivers
 from ferroscope.runtime.roles import RoleContext, SingletonTask
-from ferroscope.runtime.system import SystemClock, new_token, process_name
+from ferroscope.runtime.system import SystemClock, process_name
 from ferroscope.secrets.references import SecretReader
+from ferroscope_client.core import bmc_place
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.values import new_token
 
 if TYPE_CHECKING:
     from ferroscope.contrib.kubernetes.failover.client import Kubernetes
@@ -80,8 +81,8 @@ class BmcPower:
         if bmc_access.is_unconfirmed(node):
             return frozenset()
         addresses: set[str] = set()
-        for _, host in bmc_access.hosts(node.driver_info):
-            if bmc_access.is_address(host):
+        for _, host in bmc_place.hosts(node.driver_info):
+            if bmc_place.is_address(host):
                 addresses.add(host)
                 continue
             with suppress(UnresolvedError):
@@ -125,8 +126,8 @@ class BmcPower:
 def start_inspection(settings: Settings, drivers: Mapping[str, Bmc], tx: Transaction, machine: str) -> None:
     """Request an inspection of the machine, as the API does; ``IllegalEventError`` or ``Refused``."""
     node = tx.nodes.get(machine, lock=True)
-    delivery = ipxe.delivery(settings, node, drivers.get(node.driver))
-    if delivery is Delivery.BOOT_SCRIPT and not ipxe.has_macs(tx, node):
+    delivery = node_boot.delivery(settings, node, drivers.get(node.driver))
+    if delivery is Delivery.BOOT_SCRIPT and not node_boot.has_macs(tx, node):
         delivery = Delivery.NONE  # the script is found by a MAC address
     transition.start(
         tx,

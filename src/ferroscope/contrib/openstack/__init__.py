@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.contracts.plugins import Command
+from ferroscope_client.installed import Command
 
 IMPORT: Final = Command(
     "ferroscope.contrib.openstack.import_command:imports", "Import the data of other services.", after="db"

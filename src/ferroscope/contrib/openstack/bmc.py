@@ -15,7 +15,7 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contrib.openstack.client import as_bmc_errors
 from ferroscope.core import ironic_nodes
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 
 _DEVICES: Final = frozenset(BootDevice)
 

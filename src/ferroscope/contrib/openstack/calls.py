@@ -13,8 +13,8 @@ from ferroscope.contrib.openstack import copies
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import ACTIVE
 
 _AGAIN: Final = {"Retry-After": "5"}
 # Machines are not authenticated. So the number of their calls that query Ironic at the same time is limited, and the

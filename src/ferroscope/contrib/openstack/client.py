@@ -18,12 +18,12 @@ from ferroscope.config.options import IronicSettings
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.remote import IronicLockedError, IronicRefusedError, IronicUnavailableError
 from ferroscope.contracts.store import StopFlag
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document
-from ferroscope.core.reasons import Reason
 from ferroscope.remote.bare_metal_http import AGAIN, PAGE_ITEMS, VERSION, BareMetalHttp, TransientHttpError, pages
 from ferroscope.remote.bounded_http import HttpAnswer
 from ferroscope.remote.retry import call_with_retries
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import Reason
 
 
 class IronicLogin(Protocol):

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, ServiceError, connect
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.input_files import InputPath
-from ferroscope.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
-from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, database_option, settings_of
 from ferroscope.config.errors import extra
-from ferroscope.core.states import INSPECTABLE, Provision
-from ferroscope.core.text_files import NotTextError, text_of
-from ferroscope.core.values import many
+from ferroscope_client.cli.input_files import InputPath
+from ferroscope_client.cli.output import Group, Output, cloud_option, insecure_option, output_option, table, url_option
+from ferroscope_client.cli.screen import track
+from ferroscope_client.client import Client, ServiceError, connect
+from ferroscope_client.core.states import INSPECTABLE, Provision
+from ferroscope_client.core.text_files import NotTextError, text_of
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -118,7 +118,7 @@ def _track_back(nodes: Iterable[Any]) -> Iterator[Any]:
     return track(nodes, "Rolling back")
 
 
-def _start(api: Api, item: ImportItem) -> ImportItem:
+def _start(api: Client, item: ImportItem) -> ImportItem:
     """Start the inspection of a node, unless that was done after the one there had begun; return what was done."""
     try:
         began = _last_started(api, item.uuid)
@@ -131,7 +131,7 @@ def _start(api: Api, item: ImportItem) -> ImportItem:
     return msgspec.structs.replace(item, result="started", detail=detail)
 
 
-def _last_started(api: Api, uuid: str) -> str | None:
+def _last_started(api: Client, uuid: str) -> str | None:
     """Return when the newest inspection here began, in microseconds: it may be in the same second as the one there."""
     try:
         started_at: str | None = api.get(f"/v1/introspection/{uuid}")["started_at"]

@@ -21,12 +21,12 @@ from ferroscope.contrib.openstack.client import as_bmc_errors
 from ferroscope.core import ironic_nodes
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Request
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import State
 from ferroscope.db import Transaction
 from ferroscope.worker.attempt import Attempt
 from ferroscope.worker.services import ReadsAhead, StoredData
 from ferroscope.worker.tasks import InspectionTasks
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import State
 
 T = TypeVar("T")
 

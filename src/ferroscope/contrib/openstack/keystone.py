@@ -20,15 +20,15 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ferroscope.api.auth.failures import Remembered
+from ferroscope.api.auth.authentication import Remembered
 from ferroscope.api.auth.identity import Identity, PasswordLogin
 from ferroscope.api.errors import UnauthorizedError, UnavailableError
 from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.store import Clock
-from ferroscope.core.values import one_line
 from ferroscope.remote.deadline import Deadline, DeadlineError
 from ferroscope.remote.session import BoundedSession
 from ferroscope.telemetry.log import QuietLog
+from ferroscope_client.core.values import one_line
 
 _log = structlog.get_logger(__name__)
 

@@ -22,12 +22,12 @@ from ferroscope.contracts.remote import IronicClient, IronicUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.openstack import copies
 from ferroscope.core import ironic_nodes
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.core.states import ACTIVE
-from ferroscope.core.values import many
 from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.states import ACTIVE
+from ferroscope_client.core.values import many
 
 T = TypeVar("T")
 Item = TypeVar("Item", Node, Port)

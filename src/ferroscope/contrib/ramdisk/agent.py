@@ -8,7 +8,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.manifest import Arch
+from ferroscope.contrib.ramdisk.manifest import Arch
 from ferroscope.contrib.ramdisk.plan import AGENT
 
 _PINS: Final = Path(__file__).parent / "agent-constraints.txt"

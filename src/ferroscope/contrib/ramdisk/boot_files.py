@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.manifest import Arch
+from ferroscope.contrib.ramdisk.manifest import Arch
 from ferroscope.contrib.ramdisk.plan import Names
 from ferroscope.core.boot import IPXE_PATIENCE, kernel_params
 

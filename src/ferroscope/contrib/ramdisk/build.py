@@ -17,11 +17,10 @@ from pathlib import Path
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.boot_config.ramdisk import signature
-from ferroscope.boot_config.ramdisk.manifest import BuildOptions, Digest, Manifest, RamdiskError, digest, write
-from ferroscope.boot_config.ramdisk.manifest import packages as parse_packages
-from ferroscope.contrib.ramdisk import agent, archive, boot_files, content, host, sources, system
+from ferroscope.contrib.ramdisk import agent, archive, boot_files, content, host, signature, sources, system
 from ferroscope.contrib.ramdisk.archive import File
+from ferroscope.contrib.ramdisk.manifest import BuildOptions, Digest, Manifest, RamdiskError, digest, write
+from ferroscope.contrib.ramdisk.manifest import packages as parse_packages
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import AGENT, BuildPlan, Names
 from ferroscope.contrib.ramdisk.programs import MAKE_ROOM, ProgramRunner, ends_orderly, usual_permissions

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.manifest import Arch, Kernel, RamdiskError
+from ferroscope.contrib.ramdisk.manifest import Arch, Kernel, RamdiskError
 from ferroscope.contrib.ramdisk.plan import BuildPlan
 
 # program -> Debian package

@@ -12,9 +12,9 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import Extra
-from ferroscope.core.text_files import NotTextError, text_of
+from ferroscope_client.core.text_files import NotTextError, text_of
 
 _PUBLIC_KEY: Final = re.compile(rb"^((ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+) [A-Za-z0-9+/=]+( .*)?$")
 # Byte order marks.

@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import SUITE, BuildPlan, check_mirror
 from ferroscope.contrib.ramdisk.programs import fixed_environment
-from ferroscope.core.values import without_secrets
+from ferroscope_client.core.values import without_secrets
 
 # Without the release files: those are missing before the first 'apt-get update', as in images of containers.
 _COMMAND: Final = ("apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.manifest import Arch
+from ferroscope.contrib.ramdisk.manifest import Arch
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import BuildPlan
 

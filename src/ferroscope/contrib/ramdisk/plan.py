@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.boot_config.ramdisk.installed import OLDEST_AGENT
-from ferroscope.boot_config.ramdisk.manifest import Arch, Kernel, RamdiskError
-from ferroscope.core.host_spelling import refusal_of_urls
-from ferroscope.core.values import without_secrets
+from ferroscope.contrib.ramdisk.installed import OLDEST_AGENT
+from ferroscope.contrib.ramdisk.manifest import Arch, Kernel, RamdiskError
+from ferroscope_client.core.host_spelling import refusal_of_urls
+from ferroscope_client.core.values import without_secrets
 
 SUITE: Final = "bookworm"
 

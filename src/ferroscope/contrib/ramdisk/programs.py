@@ -18,7 +18,7 @@ from typing import IO, Final
 
 import msgspec
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 
 _END_SECONDS: Final = 60.0
 # apt and pip give up a server that is silent, but never one that sends a byte now and then.

@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 
 import click
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.cli.service import config_option, settings_of, show_findings
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import AGENT, BuildPlan, names
 from ferroscope.core.boot import CONSOLES, with_consoles
+from ferroscope_client.cli.output import Group, Output, output_option, table
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
-    from ferroscope.boot_config.ramdisk.installed import Installed
     from ferroscope.config.options import Settings
+    from ferroscope.contrib.ramdisk.installed import Installed
 
 _Directory: Final = click.Path(file_okay=False, path_type=Path)
 _File: Final = click.Path(dir_okay=False, path_type=Path)
@@ -145,7 +145,7 @@ def build(
 def _callback_url(settings: Settings) -> str:
     """Return the configured URL, "" if there is none that other machines can reach."""
     from ferroscope.config.options import is_loopback
-    from ferroscope.doctor.ramdisk import expected_callback
+    from ferroscope.contrib.ramdisk.checks import expected_callback
 
     url = expected_callback(settings)
     return "" if is_loopback(urlsplit(url).hostname or "") else url
@@ -178,7 +178,7 @@ def _directory(directory: Path | None, settings: Settings) -> Path:
 @output_option
 def list_(directory: Path | None, files: tuple[str, ...], fmt: str) -> None:
     """List the ramdisks in a directory, by default [boot] tftp_root: agent, kernel, and how old they are."""
-    from ferroscope.boot_config.ramdisk import installed
+    from ferroscope.contrib.ramdisk import installed
 
     with _explain_errors(Exit.NOT_FOUND):
         builds = installed.some(_directory(directory, settings_of(files)))
@@ -213,8 +213,8 @@ def check(directory: Path | None, public_key: Path | None, files: tuple[str, ...
     Whether the files match the manifest, who signed it, how old everything is, and whether machines that boot
     it reach the configured api and trust its certificate.
     """
-    from ferroscope.boot_config.ramdisk import installed
-    from ferroscope.doctor.ramdisk import examine
+    from ferroscope.contrib.ramdisk import installed
+    from ferroscope.contrib.ramdisk.checks import examine
 
     settings = settings_of(files)
     with _explain_errors(Exit.NOT_FOUND):

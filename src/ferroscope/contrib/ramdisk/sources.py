@@ -10,8 +10,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.host import search_path
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import SUITE, BuildPlan
 from ferroscope.contrib.ramdisk.programs import ProgramRunner, fixed_environment

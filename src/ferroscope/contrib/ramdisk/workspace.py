@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.config import foreign
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.plan import Names
 
 _PREFIX: Final = ".ramdisk-build-"

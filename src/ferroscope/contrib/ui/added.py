@@ -10,7 +10,7 @@ from ferroscope.api.http.context import ApiContext
 
 
 def add_pages(app: falcon.App[Any, Any], context: ApiContext) -> None:
-    """See ``api.http.added``; without ``[api] enable_ui``, nothing of the web page is imported."""
+    """See ``api.http.route``; without ``[api] enable_ui``, nothing of the web page is imported."""
     if not context.settings.api.enable_ui:
         return
     from ferroscope.contrib.ui import app as ui

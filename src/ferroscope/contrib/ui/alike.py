@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ferroscope.core import labels
-from ferroscope.hardware import names, parts
+from ferroscope.hardware import parts
+from ferroscope_client.core import labels
+from ferroscope_client.hardware import names
 
 # Fields with values that machines share, by kind of part; serial numbers and addresses are unique.
 _COMMON: Final = {

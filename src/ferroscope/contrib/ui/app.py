@@ -19,7 +19,7 @@ import msgspec
 from ferroscope import __version__
 from ferroscope.api import errors
 from ferroscope.api.errors import ApiError, BadRequestError, MissingError, UnauthorizedError
-from ferroscope.api.http.arrivals import request_id
+from ferroscope.api.http.arrivals import REQUEST_ID
 from ferroscope.api.http.context import ApiContext
 from ferroscope.api.http.dispatch import record
 from ferroscope.api.http.in_process import Caller
@@ -47,8 +47,8 @@ from ferroscope.contrib.ui.audit import LoginAudit
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, Visit
 from ferroscope.contrib.ui.session import Seal, Visitor
 from ferroscope.core.audit import LOGIN, LOGOUT
-from ferroscope.http_server.agreed import HEAD_ONLY
-from ferroscope.http_server.sources import group
+from ferroscope.http_server.agreed import HEAD_ONLY, SOURCE
+from ferroscope_client.core.values import limit_key
 
 Outcome = HtmlPage | Redirect | FileDownload
 Handler = Callable[[Visit], Outcome]
@@ -199,9 +199,9 @@ def _outcome(
 ) -> Outcome:
     if visitor.identity is None:
         raise UnauthorizedError("Log in first.")
-    source = context.access.callers.source(req.env)
+    source = req.env[SOURCE]
     url = context.settings.api.public_url.rstrip("/") or req.prefix
-    caller = Caller(identity=visitor.identity, url=url, source=source, request_id=request_id(req.env))
+    caller = Caller(identity=visitor.identity, url=url, source=source, request_id=req.env[REQUEST_ID])
     visit = Visit(
         context=context,
         caller=caller,
@@ -212,7 +212,7 @@ def _outcome(
         again="HTTP_IF_NONE_MATCH" in req.env,
         view=(req.get_cookie_values(view.NAME) or [""])[0] if handler is machines.show else "",
     )
-    with context.access.admission.admit(visitor.identity.principal or group(source)):
+    with context.access.admission.admit(visitor.identity.principal or limit_key(source)):
         return handler(visit)
 
 
@@ -262,7 +262,7 @@ def _failure(context: ApiContext, req: falcon.Request, visitor: Visitor, exc: Ex
         api_error = errors.translate(exc)
     if api_error is None:
         context.process.log.error("page failed", method=req.method, path=req.path, exc_info=exc)
-        api_error = ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
+        api_error = ApiError(errors.INTERNAL_MESSAGE.format(request_id=req.env[REQUEST_ID]))
     if isinstance(exc, StoreError):
         left_out = context.data.outages.admit(context.process.clock.monotonic())
         if left_out is not None:

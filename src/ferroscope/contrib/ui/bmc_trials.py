@@ -17,10 +17,10 @@ from ferroscope.api.errors import ApiError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import Visit
-from ferroscope.core.states import Provision
-from ferroscope.enrollment import importing
-from ferroscope.enrollment.importing import RowResult
-from ferroscope.enrollment.node_file import NodeRow
+from ferroscope_client.core.states import Provision
+from ferroscope_client.enrollment import importing
+from ferroscope_client.enrollment.importing import RowResult
+from ferroscope_client.enrollment.node_file import NodeRow
 
 # Trials at a time: a silent BMC keeps a slot of a worker busy for a while.
 MAX_TRIALS: Final = 50

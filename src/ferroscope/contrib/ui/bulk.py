@@ -10,7 +10,7 @@ import msgspec
 from ferroscope.api.errors import ApiError, ForbiddenError, MissingError
 from ferroscope.contrib.ui.page import HtmlPage, Visit
 from ferroscope.core.model import Node
-from ferroscope.core.values import many
+from ferroscope_client.core.values import many
 
 
 class BulkAction(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,15 +21,15 @@ from ferroscope.contrib.ui.bmc_trials import Trial
 from ferroscope.contrib.ui.machine_list import call_of
 from ferroscope.contrib.ui.page import HtmlPage, Visit
 from ferroscope.core import bmc_access
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import Port
-from ferroscope.core.node import SETTABLE
-from ferroscope.core.values import is_uuid, many, natural
 from ferroscope.db import Transaction
-from ferroscope.enrollment import importing, node_file
-from ferroscope.enrollment.correctable import without_secrets
-from ferroscope.enrollment.importing import ExistingFleet, RowError, RowResult
-from ferroscope.enrollment.node_file import NodeFileError, NodeRow
+from ferroscope_client.core.json_safety import MAX_DEPTH
+from ferroscope_client.core.node import SETTABLE
+from ferroscope_client.core.values import is_uuid, many, natural
+from ferroscope_client.enrollment import importing, node_file
+from ferroscope_client.enrollment.correctable import without_secrets
+from ferroscope_client.enrollment.importing import ExistingFleet, RowError, RowResult
+from ferroscope_client.enrollment.node_file import NodeFileError, NodeRow
 
 POLICIES: Final = ("baremetal:node:create", "baremetal:node:create:self_owned_node")
 # Rows of a file; errors that are shown of it; seconds of one request.

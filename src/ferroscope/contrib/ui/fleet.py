@@ -17,9 +17,10 @@ from ferroscope.contrib.ui import activity, naming, progress, render
 from ferroscope.contrib.ui.page import STATE_KINDS, HtmlPage, Visit
 from ferroscope.core.counts import Failures, HardwareCondition, group_failures
 from ferroscope.core.model import HARDWARE_CHANGED, Node
-from ferroscope.core.problems import MACHINE_ERRORS, count_slots, list_machine_problems
-from ferroscope.core.states import ACTIVE, UNDER_WAY, Provision, State
+from ferroscope.core.problems import MACHINE_ERRORS, list_machine_problems
 from ferroscope.db import Transaction
+from ferroscope_client.core.obstacles import count_slots
+from ferroscope_client.core.states import ACTIVE, UNDER_WAY, Provision, State
 
 STATUS: Final = "ferroscope:status:get"
 INBOX: Final = "/ui/inbox"

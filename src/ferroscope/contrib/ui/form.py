@@ -16,9 +16,9 @@ from ferroscope.api.errors import BadRequestError, BodyTooLargeError, ForbiddenE
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui import session
 from ferroscope.contrib.ui.session import Visitor
-from ferroscope.core import json_safety
-from ferroscope.core.json_safety import depth_exceeds
-from ferroscope.core.text_files import NotTextError, text_of
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.json_safety import depth_exceeds
+from ferroscope_client.core.text_files import NotTextError, text_of
 
 # Bytes of a form: the UUIDs of a thousand machines. With a file: MOST_OF_A_FILE once, plain or sealed in base64.
 MAX_BYTES: Final = 128 * 1024

@@ -14,12 +14,13 @@ from ferroscope.contrib.ui import bulk, naming
 from ferroscope.contrib.ui.bulk import BulkAction, BulkForm
 from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
 from ferroscope.core.model import Node
-from ferroscope.core.values import MASK, is_uuid
 from ferroscope.db import Transaction
-from ferroscope.enrollment.importing import bmc_prefix, pointer, set_value
-from ferroscope.hardware import machine_identity, names
-from ferroscope.hardware.parts import mapping
+from ferroscope.hardware import machine_identity
 from ferroscope.hardware.search_index import fold
+from ferroscope_client.core.values import MASK, is_uuid
+from ferroscope_client.enrollment.importing import bmc_prefix, pointer, set_value
+from ferroscope_client.hardware import names
+from ferroscope_client.hardware.readings import mapping
 
 LIST: Final = "baremetal:node:list"
 _APPROVE: Final = "baremetal:node:create"

@@ -18,14 +18,16 @@ from ferroscope.contrib.ui.bulk import BulkAction
 from ferroscope.contrib.ui.machine_actions import ACTIONS, say_done
 from ferroscope.contrib.ui.machines import deviations_of
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Visit
-from ferroscope.core import json_safety
 from ferroscope.core.model import Node
-from ferroscope.core.node import ValueSource
-from ferroscope.core.states import ACTIVE, Provision
-from ferroscope.core.values import natural
-from ferroscope.hardware import diff, health, parts
-from ferroscope.hardware.search_index import KINDS
-from ferroscope.hardware.sources import IN_BAND, VENDORS
+from ferroscope.core.node_changes import ValueSource
+from ferroscope.hardware import diff, parts
+from ferroscope.hardware.sources import IN_BAND
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.states import ACTIVE, Provision
+from ferroscope_client.core.values import natural
+from ferroscope_client.hardware import health, readings
+from ferroscope_client.hardware.names import VENDORS
+from ferroscope_client.hardware.search_fields import KINDS
 
 TABS: Final = {
     "hardware": "Hardware", "health": "Health", "timeline": "Timeline", "history": "History", "rules": "Rules",
@@ -213,7 +215,7 @@ def _repeats(part: parts.Part, name: str) -> bool:
     return part.kind == "firmware" and name == "name" and part.fields.get("component") == part.fields[name]
 
 
-def _format(kind: parts.Kind, name: str, value: parts.Value) -> str:
+def _format(kind: readings.Kind, name: str, value: parts.Value) -> str:
     """Return a value for display; a vendor's PCI ID with the name that searches use."""
     text = diff.format_value(kind, name, value)
     vendor = VENDORS.get(text.lower().removeprefix("0x")) if KINDS[kind][name].vendor else None
@@ -230,8 +232,8 @@ def _health(visit: Visit, path: dict[str, str], _node: dict[str, Any]) -> dict[s
 def sourced_parts(inventory: Any, plugin_data: Any) -> list[tuple[parts.Part, dict[str, str]]]:
     """Return each part with the sources of its values: the ramdisk's, and those that only the BMC reported."""
     own = parts.parts(inventory, plugin_data)
-    hardware = parts.mapping(parts.mapping(plugin_data).get("hardware"))
-    sources = parts.mapping(hardware.get("sources"))
+    hardware = readings.mapping(readings.mapping(plugin_data).get("hardware"))
+    sources = readings.mapping(hardware.get("sources"))
     if not sources:
         return [(part, dict.fromkeys(part.fields, ValueSource.IN_BAND)) for part in own]
     if IN_BAND not in sources.values():

@@ -12,10 +12,10 @@ from ferroscope.contrib.ui.bulk import BulkAction, BulkForm
 from ferroscope.contrib.ui.machine_list import MachineSelection, menu, ranked, seen
 from ferroscope.contrib.ui.machines import INSPECT, MAINTENANCE
 from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
-from ferroscope.core import labels
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE, Provision
-from ferroscope.core.values import is_uuid
+from ferroscope_client.core import labels
+from ferroscope_client.core.states import ACTIVE, Provision
+from ferroscope_client.core.values import is_uuid
 
 # Machines of one action.
 _MAX_SELECTED: Final = 500

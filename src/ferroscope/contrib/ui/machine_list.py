@@ -18,12 +18,12 @@ from ferroscope.api.http.route import NoQuery, RouteCall
 from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.store import HARDWARE, SORTS
 from ferroscope.contrib.ui.page import Visit
-from ferroscope.core import labels
-from ferroscope.core.explanations import HINTS
 from ferroscope.core.model import Node
-from ferroscope.core.states import PUBLISHED_STATES
 from ferroscope.db import Transaction
 from ferroscope.hardware import expectations
+from ferroscope_client.core import labels
+from ferroscope_client.core.explanations import HINTS
+from ferroscope_client.core.states import PUBLISHED_STATES
 
 # Labels in the menu, and for how many seconds they are remembered.
 _MAX_MENU_LABELS: Final = 200

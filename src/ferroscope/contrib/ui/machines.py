@@ -14,11 +14,13 @@ from ferroscope.contrib.ui import alike, naming, saved_searches, view
 from ferroscope.contrib.ui.machine_list import MachineSelection, menu, ranked, views
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Redirect, ViewerPart, Visit
 from ferroscope.contrib.ui.render import link
-from ferroscope.core import advice, labels, values
 from ferroscope.core.model import Node
-from ferroscope.core.states import Provision
-from ferroscope.hardware import expectations, names
-from ferroscope.hardware.search_index import KINDS, OWN, text
+from ferroscope.hardware import expectations
+from ferroscope.hardware.search_index import text
+from ferroscope_client.core import advice, labels, values
+from ferroscope_client.core.states import Provision
+from ferroscope_client.hardware import names
+from ferroscope_client.hardware.search_fields import KINDS, OWN
 
 # Machines of an export.
 _MAX_EXPORTED: Final = 20_000

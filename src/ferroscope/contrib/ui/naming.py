@@ -9,7 +9,7 @@ from typing import Any, Final
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.db import Transaction
-from ferroscope.hardware.names import suggestion
+from ferroscope_client.hardware.names import suggestion
 
 _UUID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 # The most UUIDs in the texts of a page that are looked up.

@@ -16,9 +16,9 @@ from ferroscope.api.http.schemas import iso_exact
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui.page import Visit
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.states import PHASES, STATES, State
 from ferroscope.db import Transaction
 from ferroscope.telemetry.log import phases
+from ferroscope_client.core.states import PHASES, STATES, State
 
 # The finished inspections that usual durations are taken from, and their minimum number.
 USUAL_OF: Final = 200

@@ -11,13 +11,14 @@ from ferroscope.api.http.schemas import iso, iso_exact
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.fleet import STATUS
 from ferroscope.contrib.ui.page import Visit
-from ferroscope.core import advice
-from ferroscope.core.explanations import EXPLANATIONS
-from ferroscope.core.lookup import MAX_COUNTED_DISCOVERIES, count_callers
 from ferroscope.core.model import Node
-from ferroscope.core.problems import find_obstacle
-from ferroscope.core.reasons import Reason
-from ferroscope.core.states import Event, Provision
+from ferroscope.core.states import Event
+from ferroscope_client.core import advice
+from ferroscope_client.core.advice import MAX_COUNTED_DISCOVERIES, count_callers
+from ferroscope_client.core.explanations import EXPLANATIONS
+from ferroscope_client.core.obstacles import find_obstacle
+from ferroscope_client.core.reasons import Reason
+from ferroscope_client.core.states import Provision
 
 # Seconds for which viewers of machines share the status of the service.
 _REMEMBERED_SECONDS: Final = 2.0

@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from ferroscope.contrib.ui.page import STATE_KINDS
-from ferroscope.core.values import many
+from ferroscope_client.core.values import many
 
 FOLDER: Final = Path(__file__).parent
 _MAX_TEXT_CHARACTERS: Final = 300

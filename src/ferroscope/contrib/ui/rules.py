@@ -15,10 +15,10 @@ from ferroscope.contracts.store import Query
 from ferroscope.contrib.ui import form
 from ferroscope.contrib.ui.machine_list import MachineSelection, ranked, seen
 from ferroscope.contrib.ui.page import HtmlPage, Redirect, Visit
-from ferroscope.core.json_safety import MAX_DEPTH
 from ferroscope.core.model import PHASES, Node
 from ferroscope.db import Transaction
-from ferroscope.enrollment.node_file import decode_document
+from ferroscope_client.core.json_safety import MAX_DEPTH
+from ferroscope_client.enrollment.node_file import decode_document
 
 SEE: Final = "baremetal:inspection_rule:get"
 EXPLAIN: Final = "baremetal:inspection_rule:explain"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.fleet import STATUS, add_links
 from ferroscope.contrib.ui.page import HtmlPage, Visit
-from ferroscope.core.problems import count_slots
+from ferroscope_client.core.obstacles import count_slots
 
 # Seconds for which viewers share a view: less than the page's polling interval.
 _CACHE_SECONDS: Final = 1.0

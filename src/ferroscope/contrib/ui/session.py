@@ -26,10 +26,10 @@ from ferroscope.api.errors import ApiError, BadRequestError, ForbiddenError, Una
 from ferroscope.api.http.context import ApiContext
 from ferroscope.contrib.ui import audit
 from ferroscope.contrib.ui.audit import LoginAudit
-from ferroscope.core import json_safety
 from ferroscope.core.credentials import WebSession
 from ferroscope.db import Transaction
 from ferroscope.http_server.agreed import NAMES
+from ferroscope_client.core import json_safety
 
 # A __Host- cookie cannot be set by another host of the domain, nor over plain HTTP. Source: RFC 6265bis.
 _PLAIN: Final = "ferroscope"
@@ -169,7 +169,7 @@ def check_origin(context: ApiContext, req: falcon.Request) -> bool:
     if origin is None:
         return site == "same-origin"
     host = str(req.env.get("HTTP_HOST", ""))
-    hosts = [host, context.access.callers.forwarded_host(req.env)]
+    hosts = [host, context.access.proxies.host(req.env)]
     schemes = ("https",) if is_secure(context, req) else ("https", "http")
     ours = {_origin(f"{scheme}://{host}") for host in hosts if host for scheme in schemes}
     sent_origin = _origin(origin)

@@ -18,9 +18,9 @@ from ferroscope.contracts.store import CableEnd
 from ferroscope.contrib.ui import naming
 from ferroscope.contrib.ui.machine_list import SEARCH, seen, sees_all
 from ferroscope.contrib.ui.page import FileDownload, HtmlPage, Visit
-from ferroscope.core import values
-from ferroscope.core.values import natural
 from ferroscope.db import Transaction
+from ferroscope_client.core import values
+from ferroscope_client.core.values import natural
 
 # The most links on the page of several switches (with more, each switch has a page of its own), the most on the page of
 # one switch, and the most unfolded switches.

@@ -17,7 +17,6 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.core.finding import MAX_CLOCK_SKEW_SECONDS
-from ferroscope.core.values import many
 from ferroscope.db import executor, location, migrate
 from ferroscope.db.copying import tables
 from ferroscope.db.copying.destination import Destination, OtherCopyError
@@ -29,6 +28,7 @@ from ferroscope.db.prepare import SchemaError, explained, schema_problem
 from ferroscope.db.sqlite import waiting
 from ferroscope.db.url import DatabaseUrlError, parse_url
 from ferroscope.secrets.keys import key_ring
+from ferroscope_client.core.values import many
 
 # Time limit of a statement, and of a pause between two, in seconds: the source is idle while the destination writes.
 _STATEMENT_SECONDS: Final = 600.0

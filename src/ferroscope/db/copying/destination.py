@@ -17,7 +17,7 @@ from sqlalchemy import Connection, LargeBinary, Table, bindparam, delete, insert
 from ferroscope.db import executor, migrate
 from ferroscope.db.copying import tables
 from ferroscope.db.copying.values import Row
-from ferroscope.db.spellings import LARGEST_VALUE
+from ferroscope.db.executor import LARGEST_VALUE
 
 _SWAP: Final = text("UPDATE alembic_version SET version_num = :new WHERE version_num = :old")
 

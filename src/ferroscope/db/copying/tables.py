@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Table, and_, func, insert, or_, select, text
 
 from ferroscope.db import schema
-from ferroscope.db.spellings import db_now
+from ferroscope.db.mapping import db_now
 
 # What is left behind -> why.
 LEFT: Final[dict[Table, str]] = {

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.boot_config.ramdisk.installed import OLDEST_AGENT
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.config.options import BootSettings
 from ferroscope.contrib.ramdisk import packages
+from ferroscope.contrib.ramdisk.installed import OLDEST_AGENT
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from ferroscope.contrib.ramdisk.plan import BuildPlan, Extra, check, names
 from tests.support.rows import each

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.boot_config.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk import host, inputs, sources, workspace
+from ferroscope.contrib.ramdisk.manifest import RamdiskError
 from ferroscope.contrib.ramdisk.mirrors import Mirrors
 from tests.fast.cli.running import run
 from tests.support.certificates import Authority

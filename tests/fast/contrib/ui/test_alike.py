@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ferroscope.contrib.ui import alike
-from ferroscope.hardware.parts import Kind, Part
+from ferroscope.hardware.parts import Part
 from ferroscope.hardware.query import parse
+from ferroscope_client.hardware.readings import Kind
 from tests.support.rows import each
 
 BIOS = {"component": "bios", "version": "2.1"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.lldp import SwitchLink
+from ferroscope_client.lldp import SwitchLink
 
 
 class Switch(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ RFC 4836, as ports of 25 and 100 Gbit/s have (IANA-MAU-MIB).
 
 from __future__ import annotations
 
-from ferroscope.lldp import SwitchLink
+from ferroscope_client.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,

@@ -8,7 +8,7 @@ type 30, VLAN ID (ChartinoLabs/Muninn#1416, napalm-automation/napalm#1803); Nexu
 
 from __future__ import annotations
 
-from ferroscope.lldp import SwitchLink
+from ferroscope_client.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,

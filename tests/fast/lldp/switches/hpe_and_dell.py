@@ -8,7 +8,7 @@ LLDP-MED; Force10 S6000: names such as fortyGigE0/0 (sonic-net/SONiC#116); Dell 
 
 from __future__ import annotations
 
-from ferroscope.lldp import SwitchLink
+from ferroscope_client.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,

@@ -7,7 +7,7 @@ own OUI (00:90:69). The binary port ID is a sibling of ours, after sonic-net/son
 
 from __future__ import annotations
 
-from ferroscope.lldp import SwitchLink
+from ferroscope_client.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,

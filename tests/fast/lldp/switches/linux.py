@@ -8,7 +8,7 @@ capabilities that are not there at all, addresses 0.0.0.0.
 
 from __future__ import annotations
 
-from ferroscope.lldp import SwitchLink
+from ferroscope_client.lldp import SwitchLink
 from tests.fast.lldp.switches import (
     END,
     TTL,

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.cli.main import main
-from ferroscope.core.states import State
+from ferroscope_client.cli.main import main
+from ferroscope_client.core.states import State
 from ferroscope_sim.inventory import pxe_mac
 from tests.api.service import Service
 from tests.nightly.openstack.ironic.conftest import ironic

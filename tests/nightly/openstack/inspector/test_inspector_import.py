@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import text
 
-from ferroscope.cli.main import main
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
-from ferroscope.core.states import Provision, State
+from ferroscope_client.cli.main import main
+from ferroscope_client.core.states import Provision, State
 from tests.api.service import Service
 from tests.support import databases
 from tests.support.inspector import (

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ferroscope.cli.main import main
 from ferroscope.core.model import Node
-from ferroscope.core.states import Provision
+from ferroscope_client.cli.main import main
+from ferroscope_client.core.states import Provision
 from tests.api.service import Service
 from tests.support.inspector import DATA, FINISHED, UNKNOWN, configure, fill
 from tests.support.keystone import DOMAIN, PASSWORD, PROJECT, USER, Cloud, cloud

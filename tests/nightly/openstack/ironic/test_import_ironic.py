@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import text
 
-from ferroscope.cli.main import main
 from ferroscope.contrib.openstack import client as remote
+from ferroscope_client.cli.main import main
 from ferroscope_sim.inventory import generate, pxe_mac
 from tests.api.service import Service
 from tests.support.bare_metal import Ironic

@@ -17,12 +17,12 @@ from ferroscope.contrib.openstack.attached import AttachedIronic
 from ferroscope.contrib.openstack.bmc import IronicBmc
 from ferroscope.contrib.openstack.client import BareMetalClient, NoLogin
 from ferroscope.core.model import Rule
-from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.services import Services
 from ferroscope.worker.start import PxeFilterWait, RebootThrottle
 from ferroscope.worker.tasks import build
+from ferroscope_client.core.states import State
 from tests.fast.worker.conftest import INVENTORY, NODE, Service, settings
 from tests.support.bare_metal import Ironic
 from tests.support.processes import until

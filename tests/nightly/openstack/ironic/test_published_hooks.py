@@ -40,7 +40,7 @@ print(json.dumps(task.node.properties))
 
 
 def test_hooks_of_the_published_ironic_run_unchanged() -> None:
-    paths = [str(ROOT), str(ROOT / "src"), sysconfig.get_path("purelib")]
+    paths = [str(ROOT), str(ROOT / "client/src"), str(ROOT / "src"), sysconfig.get_path("purelib")]
     done = subprocess.run(
         [PYTHON, "-c", SCRIPT, *paths], input=msgspec.json.encode(HOOKS), capture_output=True, check=False, cwd=ROOT
     )

@@ -16,10 +16,10 @@ import urllib3
 
 from bench.service import executable
 from ferroscope.api.errors import UnauthorizedError
-from ferroscope.cli.exits import Exit
 from ferroscope.config.options import KeystoneSettings
 from ferroscope.contrib.openstack.keystone import KeystoneAuth
 from ferroscope.runtime.system import SystemClock
+from ferroscope_client.errors import Exit
 from tests.support import databases
 from tests.support.installation import Played
 from tests.support.keystone import keystone

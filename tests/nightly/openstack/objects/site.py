@@ -13,13 +13,13 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.contracts.store import packed
 from ferroscope.core.model import Inspection, Node
-from ferroscope.core.states import State
 from ferroscope.db import Transaction
 from ferroscope.periodic.archiving import Archiving
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.mover import Mover
 from ferroscope.storage.reader import Archive, locate
+from ferroscope_client.core.states import State
 from tests.support import examples
 
 ALL = ("inventory", "plugin_data", "unprocessed")

@@ -15,10 +15,10 @@ import pytest
 from ferroscope.contracts.remote import ObjectDamagedError, ObjectMissingError, ObjectStore
 from ferroscope.contracts.store import Query, StoredObject, packed
 from ferroscope.contrib.openstack.swift import SwiftStore
-from ferroscope.core.states import State
 from ferroscope.periodic.archiving import newest_inventory
 from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
+from ferroscope_client.core.states import State
 from tests.nightly.openstack.objects.conftest import shelf
 from tests.nightly.openstack.objects.site import ALL, Site, content, run
 from tests.support import examples

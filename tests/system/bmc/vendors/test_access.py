@@ -16,10 +16,10 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image
 from ferroscope.remote.deadline import Deadline
 from ferroscope.remote.session import BoundedSession
+from ferroscope_client.core.reasons import Reason
 from tests.support.processes import until
 from tests.support.redfish import PASSWORD, self_signed
 from tests.support.vendors import ALL

@@ -10,8 +10,8 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.virtual_media import Image
+from ferroscope_client.core.reasons import Reason
 from tests.support.vendors.machine import DISK, NETWORK
 from tests.support.vendors.personality import CD
 from tests.support.vendors.service import Service, node_of

@@ -12,7 +12,7 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.redfish import PASSWORD, USER
 from tests.support.vendors.dell import IDRAC9
 from tests.support.vendors.logins import VIEWER

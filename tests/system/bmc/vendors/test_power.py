@@ -7,7 +7,7 @@ import pytest
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Power, Switch
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.vendors.machine import DISK
 from tests.support.vendors.personality import waits
 from tests.support.vendors.service import Service, node_of

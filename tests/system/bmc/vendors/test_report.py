@@ -12,7 +12,7 @@ from ferroscope.bmc import DriverOptions
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.bmc.redfish.report import MAX_BYTES
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.reasons import Reason
+from ferroscope_client.core.reasons import Reason
 from tests.support.redfish import PASSWORD, USER
 from tests.support.vendors.dell import IDRAC9
 from tests.support.vendors.hardware import BMC_ADDRESS, BMC_MAC, DISKS, HOSTNAME, MACS, SERIAL, UUID

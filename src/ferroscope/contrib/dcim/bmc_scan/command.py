@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from ferroscope.cli.client import Api, Json, ServiceError, connect
-from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import label
-from ferroscope.cli.node.write import label_pair
-from ferroscope.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
-from ferroscope.cli.screen import track
 from ferroscope.cli.service import config_option, settings_of
-from ferroscope.core import bmc_place
-from ferroscope.core.bmc_place import PlaceIndex
-from ferroscope.core.values import many
+from ferroscope_client.cli.lookup import label
+from ferroscope_client.cli.node.write import label_pair
+from ferroscope_client.cli.output import Output, cloud_option, insecure_option, output_option, table, url_option
+from ferroscope_client.cli.screen import track
+from ferroscope_client.client import Client, Json, ServiceError, connect
+from ferroscope_client.core import bmc_place
+from ferroscope_client.core.bmc_place import PlaceIndex
+from ferroscope_client.core.values import many
+from ferroscope_client.errors import Exit, Failure
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,8 +136,8 @@ def _login(
     from ferroscope.config.errors import SetupError
     from ferroscope.contracts.plugins import SecretSourceError
     from ferroscope.contrib.dcim.bmc_scan.scan import ScanLogin
-    from ferroscope.core.secrets import is_reference
     from ferroscope.runtime.wiring import build_resolver
+    from ferroscope_client.core.passwords import is_reference
 
     if username is None and password is None:
         return None
@@ -182,7 +182,7 @@ def _scan_networks(
 class _EnrolledNodes:
     """The nodes by the places of their BMCs."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Client) -> None:
         self._nodes: PlaceIndex[Json] = PlaceIndex()
         for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "driver_info")):
             self._nodes.add(node, bmc_place.places(node.get("driver_info") or {}))
@@ -194,7 +194,7 @@ class _EnrolledNodes:
 
 
 def _result(
-    api: Api, fleet: _EnrolledNodes, machine: ScannedMachine, labels: dict[str, str], *, dry_run: bool
+    api: Client, fleet: _EnrolledNodes, machine: ScannedMachine, labels: dict[str, str], *, dry_run: bool
 ) -> ScanResult:
     serial = (machine.inventory.get("system_vendor") or {}).get("serial_number")
     result = ScanResult(

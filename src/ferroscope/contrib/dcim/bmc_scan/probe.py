@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.core import json_safety
-from ferroscope.core.values import one_line
 from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.values import one_line
 
 ROOT: Final = "/redfish/v1/"
 _MAX_BODY_BYTES: Final = 64 * 1024

@@ -22,8 +22,8 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import StopFlag
 from ferroscope.contrib.dcim.bmc_scan import probe
 from ferroscope.contrib.dcim.bmc_scan.probe import IpmiAnswer, RedfishRoot
-from ferroscope.core.host_spelling import refusal_of_host
 from ferroscope.core.model import Document, Node
+from ferroscope_client.core.host_spelling import refusal_of_host
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from importlib.metadata import entry_points
 from typing import Final
 
-from ferroscope.config.plugins import EntryPoint
 from ferroscope.contracts.plugins import Exporter, ExportError, ExportOptions
+from ferroscope_client.installed import EntryPoint
 
 GROUP: Final = "ferroscope.exporters"
 _ADVICE: Final = "fix or remove its package"

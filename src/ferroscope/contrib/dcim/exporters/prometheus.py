@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from ferroscope.contracts.plugins import ExportOptions
 from ferroscope.contrib.dcim.exporters.tables import write_json_list
-from ferroscope.core import bmc_access
+from ferroscope_client.core import bmc_place
 
 _META: Final = "__meta_ferroscope_"
 _TEXTS: Final = ("uuid", "name", "provision_state", "power_state", "driver", "owner", "resource_class")
@@ -70,11 +70,11 @@ def _ip(node: Mapping[str, Any]) -> str | None:
 
 def _bmc(node: Mapping[str, Any]) -> str | None:
     """Return the host of the BMC, as a URL would have it."""
-    return _in_url(next((host for _, host in bmc_access.hosts(node.get("driver_info") or {})), ""))
+    return _in_url(next((host for _, host in bmc_place.hosts(node.get("driver_info") or {})), ""))
 
 
 def _in_url(host: str) -> str | None:
-    if bmc_access.is_address(host):
+    if bmc_place.is_address(host):
         return f"[{host}]" if ":" in host else host
     return host if _HOST.match(host) else None
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ferroscope.config.errors import extra
 from ferroscope.contracts.plugins import ExportError, ExportOptions
-from ferroscope.core import labels, values
+from ferroscope_client.core import labels, values
 
 _ROWS_PER_BATCH: Final = 1000
 

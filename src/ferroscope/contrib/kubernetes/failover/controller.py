@@ -42,11 +42,11 @@ from ferroscope.contrib.kubernetes.failover.terms import (
 )
 from ferroscope.core.delivery import IllegalEventError, NotInspectableError
 from ferroscope.core.failover_node import FailoverNode
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import Entry, Severity
 from ferroscope.core.remediation import Proof, Remediation
 from ferroscope.db import Store, Transaction
 from ferroscope.leadership import StepLeadership, StoppingError
+from ferroscope_client.core.finding import Finding
 
 _log = structlog.get_logger(__name__)
 

@@ -21,7 +21,7 @@ from ferroscope.contrib.kubernetes.failover.terms import (
     is_aged,
 )
 from ferroscope.core.remediation import Phase, Proof, Remediation, postpone
-from ferroscope.core.values import many
+from ferroscope_client.core.values import many
 
 TAINT_WORKS_SECONDS: Final = 60.0  # seconds after which pods that the taint has not removed are deleted one by one
 

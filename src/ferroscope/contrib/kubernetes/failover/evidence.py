@@ -20,8 +20,8 @@ import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import SERIAL, KubeNode
 from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine
-from ferroscope.core import values
 from ferroscope.hardware.machine_identity import MachineIdentity, identify, same_uuid
+from ferroscope_client.core import values
 
 
 class PodEvidence(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ferroscope.core.failover_node import FailoverNode
-from ferroscope.core.finding import Finding
 from ferroscope.core.remediation import Remediation
+from ferroscope_client.core.finding import Finding
 
 # Failed passes in a row before the cluster counts as unreadable: an API server may restart.
 MAX_FAILED_PASSES: Final = 5

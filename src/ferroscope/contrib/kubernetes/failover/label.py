@@ -9,7 +9,7 @@ from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.pods import Pod, VolumeAttachment
 from ferroscope.contrib.kubernetes.failover.terms import Decision, DeleteAttachment, DeletePod
 from ferroscope.core.remediation import Phase, Proof, Remediation
-from ferroscope.core.values import many
+from ferroscope_client.core.values import many
 
 
 def by_label(case: Case, record: Remediation, node: KubeNode) -> Decision:

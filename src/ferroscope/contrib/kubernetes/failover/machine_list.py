@@ -13,12 +13,12 @@ from typing import Final
 from ferroscope.contracts.store import Clock, Query
 from ferroscope.contrib.kubernetes.failover.machines import ClusterMachine, reported_fields
 from ferroscope.core import bmc_access
-from ferroscope.core.bmc_place import places
 from ferroscope.core.model import Node
-from ferroscope.core.states import ACTIVE
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import decode_identity
+from ferroscope_client.core.bmc_place import places
+from ferroscope_client.core.states import ACTIVE
 
 _MACHINES_PER_PAGE: Final = 500
 _PAUSE_RATIO: Final = 5.0  # reading all may take a fifth of the time

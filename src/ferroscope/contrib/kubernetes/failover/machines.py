@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.contrib.kubernetes.failover.cluster import MACHINE, SERIAL, KubeNode
-from ferroscope.core.bmc_place import Place, PlaceIndex
-from ferroscope.core.values import many
 from ferroscope.hardware.machine_identity import MachineIdentity, identify
+from ferroscope_client.core.bmc_place import Place, PlaceIndex
+from ferroscope_client.core.values import many
 
 # Provider IDs of this scheme have the machine's own UUID; others may have something that is not stored here.
 _OWN: Final = "ferroscope"

@@ -39,7 +39,7 @@ from ferroscope.contrib.kubernetes.failover.returning import (
 )
 from ferroscope.contrib.kubernetes.failover.terms import Decision, PowerOff, is_suspect
 from ferroscope.core.remediation import Phase, Proof, Remediation, Sighting, postpone
-from ferroscope.core.values import many
+from ferroscope_client.core.values import many
 
 _CORDONED: Final = (
     "the node is cordoned, or being drained, as for maintenance; uncordon it, or confirm that its machine is off"

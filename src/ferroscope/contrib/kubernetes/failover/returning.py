@@ -11,7 +11,7 @@ from ferroscope.contrib.kubernetes.failover.case import Case
 from ferroscope.contrib.kubernetes.failover.cluster import KubeNode
 from ferroscope.contrib.kubernetes.failover.terms import Decision, Effect, Inspect, PowerOn, SetTaint
 from ferroscope.core.remediation import Phase, Proof, Remediation, postpone
-from ferroscope.core.values import many
+from ferroscope_client.core.values import many
 
 # Seconds.
 REPEAT_COMMAND_SECONDS: Final = 30.0  # after which a power command that has not taken effect is sent again

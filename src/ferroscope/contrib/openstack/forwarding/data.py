@@ -15,9 +15,9 @@ import msgspec
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.remote import ForwardError, Introspected, IronicRefusedError, IronicUnavailableError
 from ferroscope.contrib.openstack.client import IronicLogin
-from ferroscope.core import json_safety
 from ferroscope.remote.bare_metal_http import BareMetalHttp, TransientHttpError
 from ferroscope.remote.bounded_http import HttpAnswer
+from ferroscope_client.core import json_safety
 
 # The first version with the unprocessed data.
 _VERSION: Final = {"X-OpenStack-Ironic-Inspector-API-Version": "1.17"}

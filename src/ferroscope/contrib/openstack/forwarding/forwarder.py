@@ -17,9 +17,9 @@ import urllib3
 
 from ferroscope.config.inspection_options import MAX_FORWARDED_CALLBACKS, InspectorSettings
 from ferroscope.contracts.remote import ForwardBusyError, ForwardError
-from ferroscope.core import json_safety
 from ferroscope.remote.bounded_http import limit_connections
 from ferroscope.remote.deadline import Deadline, DeadlineError
+from ferroscope_client.core import json_safety
 
 # A callback with this header was forwarded, and is never forwarded again.
 HEADER: Final = "Ferroscope-Forwarded"

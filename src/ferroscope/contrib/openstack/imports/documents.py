@@ -7,10 +7,10 @@ from typing import Final
 
 from ferroscope.contracts.remote import IronicUnavailableError
 from ferroscope.contrib.openstack.client import _PORT_FIELDS, BareMetalClient, _document
-from ferroscope.core import mac_addresses
 from ferroscope.core.model import Chassis, Document, Portgroup, Rule
-from ferroscope.core.node import ATTRIBUTES, STORED
-from ferroscope.core.values import is_uuid
+from ferroscope_client.core import mac_addresses
+from ferroscope_client.core.node import ATTRIBUTES, STORED
+from ferroscope_client.core.values import is_uuid
 
 _INVENTORIES_SINCE: Final = 81
 _RULES_SINCE: Final = 96

@@ -10,12 +10,12 @@ import msgspec
 
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Packed, Part, Query, packed
-from ferroscope.core import json_safety
 from ferroscope.core.model import Chassis, Rule
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware.search_index import Learned, learn
 from ferroscope.rules.data import InvalidRuleError
 from ferroscope.rules.engine import compile_rule
+from ferroscope_client.core import json_safety
 
 # Passes items on, one by one, to show the progress.
 Track = Callable[[Iterable[Any]], Iterator[Any]]

@@ -39,15 +39,15 @@ from ferroscope.contrib.openstack.imports.inspector_source import (
     introspections,
     rules,
 )
-from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
-from ferroscope.core.reasons import CANCELED, Reason
-from ferroscope.core.states import RESTING, TERMINAL, Provision, State
 from ferroscope.db import Store, Transaction
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import open_for_command
 from ferroscope.storage.reader import newest
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.reasons import CANCELED, Reason
+from ferroscope_client.core.states import RESTING, TERMINAL, Provision, State
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from ferroscope.config.errors import SetupError
 from ferroscope.contracts.store import Clock, StopFlag
 from ferroscope.contrib.openstack.imports.inspector_source import engine_of, read_active_macs
 from ferroscope.core.boot_macs import number, spell_mac
-from ferroscope.core.finding import Finding
-from ferroscope.core.values import many
 from ferroscope.db import DatabaseUrlError
+from ferroscope_client.core.finding import Finding
+from ferroscope_client.core.values import many
 
 # More than this many are not plausible, and each of them passes the filter.
 _MAX_MACS: Final = 100_000

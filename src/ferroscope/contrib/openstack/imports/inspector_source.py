@@ -31,10 +31,10 @@ from ferroscope.contracts.remote import (
     ObjectMissingError,
     ObjectStoreError,
 )
-from ferroscope.core import json_safety
 from ferroscope.core.model import Document, Rule, RuleDialect
-from ferroscope.core.text_files import NotTextError, text_of
 from ferroscope.db import described, parse_url
+from ferroscope_client.core import json_safety
+from ferroscope_client.core.text_files import NotTextError, text_of
 
 _SECTION: Final = "swift"
 _CONTAINER: Final = "ironic-inspector"

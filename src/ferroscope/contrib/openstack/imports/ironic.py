@@ -32,12 +32,13 @@ from ferroscope.contrib.openstack.imports.imported import (
     remove_rule,
     write,
 )
-from ferroscope.core import bmc_access, bmc_place, ironic_nodes, labels, values
+from ferroscope.core import bmc_access, ironic_nodes
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Portgroup
-from ferroscope.core.states import Provision, State
 from ferroscope.db import Store, Transaction
-from ferroscope.enrollment.shared_places import find_shared
 from ferroscope.runtime.backend import open_for_command
+from ferroscope.shared_places import find_shared
+from ferroscope_client.core import bmc_place, labels, values
+from ferroscope_client.core.states import Provision, State
 
 # The key of the import in a node's internal data.
 KEY: Final = "ironic_import"

@@ -10,11 +10,11 @@ from ferroscope.contracts.errors import BmcError, LeaseLostError
 from ferroscope.contrib.kubernetes.failover.client import Kubernetes
 from ferroscope.contrib.kubernetes.failover.controller import Failover
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
-from ferroscope.core.finding import Finding
 from ferroscope.core.model import LeaseClaim
 from ferroscope.db import Transaction
 from ferroscope.hardware import machine_identity
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.finding import Finding
 from tests.fast.contrib.kubernetes.failover.build import SYSTEM_UUID
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
 from tests.support import examples

@@ -17,8 +17,8 @@ from ferroscope.contrib.kubernetes import role
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules
 from ferroscope.core.delivery import NotInspectableError
 from ferroscope.core.remediation import Phase, Proof
-from ferroscope.core.states import State
 from ferroscope.db import Transaction
+from ferroscope_client.core.states import State
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document, pod_document
 from tests.support import examples

@@ -14,8 +14,8 @@ from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF
 from ferroscope.contrib.kubernetes.failover.evidence import PodEvidence, weigh_evidence
 from ferroscope.contrib.kubernetes.failover.terms import DeletePod, FailoverRules
 from ferroscope.core.remediation import Phase, Proof
-from ferroscope.core.states import State
 from ferroscope.hardware.machine_identity import MachineIdentity
+from ferroscope_client.core.states import State
 from tests.fast.contrib.kubernetes.failover.build import MACHINE, SYSTEM_UUID, Case, node
 from tests.fast.contrib.kubernetes.failover.site import Site
 from tests.fast.contrib.kubernetes.failover.test_client import node_document

@@ -16,10 +16,10 @@ from ferroscope.contrib.kubernetes.failover.cluster import CONFIRMED_OFF
 from ferroscope.contrib.kubernetes.failover.terms import FailoverRules, PowerOff
 from ferroscope.contrib.kubernetes.role import BmcPower
 from ferroscope.core.model import Node
-from ferroscope.core.reasons import Reason
 from ferroscope.core.remediation import Phase, Proof
 from ferroscope.runtime.system import SystemClock
 from ferroscope.secrets.references import SecretReader
+from ferroscope_client.core.reasons import Reason
 from tests.fast.contrib.kubernetes.failover.build import Case, node
 from tests.support import examples
 from tests.support.rows import each
