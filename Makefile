@@ -50,7 +50,7 @@ bench-gate: ## Fail if an inspection needs more instructions than before
 	@.venv/bin/python -m bench gate
 
 release: ## Make and check all that a release is published with, in dist/; KEY=... signs it (needs root)
-	@tools/setup.sh dev packaging audit site helm
+	@tools/setup.sh dev
 	@.venv/bin/python -m tools.packaging release $(if $(KEY),--sign '$(KEY)')
 
 clean: ## Remove environments and caches

@@ -1,11 +1,14 @@
 """Adds to the wheel the client's version, and what is not Python: examples, pages, and man pages if they were made.
 
+The description is README.md with absolute links: a package index shows it without the files beside it.
+
 Everything else is in pyproject.toml, which cannot name whole directories of such files.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,5 +29,16 @@ def _files() -> Iterator[tuple[str, list[str]]]:
             yield str(Path(target) / directory.relative_to(source)), files
 
 
+def _description() -> str:
+    source = tomllib.loads(Path("pyproject.toml").read_text())["project"]["urls"]["Source"]
+    text = re.sub(r"(!\[[^]]*\]\()(?!https?:|#)", rf"\1{source}/raw/main/", Path("README.md").read_text())
+    return re.sub(r"(?<=\]\()(?!https?:|#)", f"{source}/blob/main/", text)
+
+
 _CLIENT = Path("client/src/ferroscope_client/__init__.py").read_text(encoding="utf-8")
-setup(version=re.findall('__version__ = "(.+)"', _CLIENT)[0], data_files=list(_files()))
+setup(
+    version=re.findall('__version__ = "(.+)"', _CLIENT)[0],
+    data_files=list(_files()),
+    long_description=_description(),
+    long_description_content_type="text/markdown",
+)

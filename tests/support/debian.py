@@ -139,7 +139,7 @@ class Debian:
 
     def install(self, *packages: Path) -> None:
         """Install package files with dpkg, as ``apt install ./FILE`` would."""
-        self.run("dpkg", "--force-confold", "--install", *self.copied(*packages))
+        self.run("dpkg", "--install", *self.copied(*packages))
 
     def copied(self, *files: Path) -> list[str]:
         """Copy files there; return where they are."""

@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from tools import changes
-from tools.packaging import contents, deb, dist, image, release
+from tools.packaging import contents, deb, dist, image, own_debian, release
 
 BUILD = contents.ROOT / "build"
 DIST = contents.ROOT / "dist"
+LOG = contents.ROOT / "build" / "release.log"
 
 
 @click.group()
@@ -42,6 +43,15 @@ def make_dist(directory: Path) -> None:
     _done(lambda: dist.build(directory))
 
 
+@packaging.command("release-here", hidden=True)
+def make_release_here() -> None:
+    """Make and check the files of a release with what this system has; ``release`` calls it in a Debian of its own."""
+    try:
+        release.make(DIST, click.echo)
+    except contents.PackagingError as exc:
+        raise click.ClickException(str(exc)) from exc
+
+
 @packaging.command("release")
 @click.option("--directory", type=click.Path(path_type=Path), default=DIST, help="Where it goes; it is emptied first.")
 @click.option("--sign", "key", default="", help="The GnuPG key that signs the checksums.")
@@ -51,7 +61,8 @@ def make_release(directory: Path, key: str) -> None:
         changed, tag = release.changed(), release.tag_of()
         if key:
             release.has_key(key)
-        files = release.make(directory, click.echo)
+        click.echo(f"in a Debian of its own; what the tools say goes to {LOG}")
+        files = own_debian.make_release(directory, LOG)
         if key:
             files.append(release.sign(directory, key))
     except contents.PackagingError as exc:
@@ -62,6 +73,8 @@ def make_release(directory: Path, key: str) -> None:
         click.echo(f"NOT OF A COMMIT: {len(changed)} files differ from it, such as {changed[0]}")
     if pending := [*itertools.chain.from_iterable(changes.fragments(contents.ROOT / "changes").values())]:
         click.echo(f"NOT IN THE NOTES: {len(pending)} fragments, such as {pending[0].name}: see changes/README.md")
+    if ".example" in (contents.ROOT / "pyproject.toml").read_text():
+        click.echo("NO ADDRESS: [project.urls] in pyproject.toml stands for the project's address")
     if not tag:
         version = contents.VERSION
         click.echo(f'NOT TAGGED: to publish them: git tag --sign v{version} -m "Ferroscope {version}"')

@@ -26,7 +26,7 @@ VERSION: Final = ferroscope.__version__
 # The image is made of Debian 12; the Debian package is for these versions of Debian.
 SUITE: Final = "bookworm"
 PYTHON: Final = "3.11"
-PYTHONS: Final = {"bookworm": "3.11", "trixie": "3.13"}
+PYTHONS: Final = {"bookworm": "3.11", "trixie": "3.13", "forky": "3.14"}
 # The patch release in Debian 12, on which it depends what is needed; pip would ask the Python that builds.
 _FULL: Final = {"3.11": "3.11.2"}
 # That of Debian 12: what runs with it runs with later ones, too.
@@ -46,13 +46,14 @@ _UNUSED: Final = (
     "sqlalchemy/dialects/oracle", "google/api", "google/cloud", "google/longrunning", "google/type",
     "falcon/bench", "oslo_config/sources/templates",
 )  # fmt: skip
-# What pip knows of its files, which are not those of the image any more, lists of what a wheel was built of, and the
-# directory of the build, whose name is another one each time.
-_RECORDS: Final = ("*.dist-info/RECORD", "*.dist-info/sboms", "*.dist-info/direct_url.json")
+# Lists of what a wheel was built of, and the directory of the build, whose name is another one each time.
+_OF_THE_BUILD: Final = ("*.dist-info/sboms", "*.dist-info/direct_url.json")
+# What pip knows of its files, many of which are not there any more.
+_RECORDS: Final = ("*.dist-info/RECORD",)
 # Launchers with the path of the builder's Python, which nobody else has.
 _PROGRAMS: Final = "bin"
-# It says for which Python a wheel was built.
-_OF_A_WHEEL: Final = ("WHEEL",)
+# They say for which Python a wheel was built, and what it had.
+_OF_A_WHEEL: Final = ("WHEEL", "RECORD")
 # Prints the files of the modules that all commands and roles of Ferroscope import, with SQLite and PostgreSQL.
 _IMPORTS: Final = """\
 import importlib, pkgutil, sys
@@ -126,7 +127,7 @@ def architecture() -> str:
 
 
 def install_pinned_packages(site: Path, python: str = PYTHON) -> None:
-    """Install what requirements.txt lists for this version of Python into the directory ``site``."""
+    """Install what requirements.txt has for this version of Python into the directory ``site``, with pip's records."""
     _check_python()
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pinned:
         pinned.write("\n".join(pins(python)))
@@ -139,7 +140,8 @@ def install_pinned_packages(site: Path, python: str = PYTHON) -> None:
             "-r", pinned.name,
         )  # fmt: skip
     _remove(site, _TESTS)
-    _remove(site, (*_SOURCES, *_UNUSED, *_SETUPTOOLS, *_RECORDS, _PROGRAMS))
+    _remove(site, (*_SOURCES, *_UNUSED, *_SETUPTOOLS, *_OF_THE_BUILD, _PROGRAMS))
+    _remove_interpreter_lines(site)
     # The libraries that psycopg brings were edited by its maintainers' tools, which strip would undo.
     modules = [one for one in site.rglob("*.so") if not one.parent.name.endswith(".libs")]
     run("strip", "--strip-unneeded", *modules)
@@ -162,6 +164,18 @@ def add_python(site: Path, python: str) -> None:
                 raise PackagingError(f"{path.relative_to(other)} for Python {python} differs from that for {PYTHON}")
 
 
+def remove_records(site: Path) -> None:
+    """Remove what pip notes of its files."""
+    _remove(site, _RECORDS)
+
+
+def _remove_interpreter_lines(site: Path) -> None:
+    """Remove the first lines that name an interpreter: nobody runs a module of a package as a program."""
+    for module in site.rglob("*.py"):
+        if (content := module.read_bytes()).startswith(b"#!"):
+            module.write_bytes(b"#" + content[content.index(b"\n") :])
+
+
 def pins(python: str = PYTHON, lock: str = "requirements.txt") -> Iterator[str]:
     """Yield the lines of a lock file that are for this version of Python."""
     environment = {"python_version": python, "python_full_version": _FULL.get(python, f"{python}.0")}
@@ -181,7 +195,8 @@ def install_ferroscope(site: Path) -> None:
         source = Path(name) / "source"
         copy_source(source)
         _pip(site, "--no-deps", "--no-build-isolation", source / "client", source)
-    _remove(site, (*_RECORDS, _PROGRAMS, "share"))  # what is shared has another place here
+    remove_records(site)
+    _remove(site, (*_OF_THE_BUILD, _PROGRAMS, "share"))  # what is shared has another place here
 
 
 def copy_source(target: Path) -> None:

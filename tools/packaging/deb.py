@@ -1,4 +1,4 @@
-"""The Debian packages, for the two versions of Debian in ``contents.PYTHONS``; debhelper makes them, by ``debian/``.
+"""The Debian packages, for the versions of Debian in ``contents.PYTHONS``; debhelper makes them, by ``debian/``.
 
 ``ferroscope`` has Ferroscope with its pinned Python packages below /usr/lib/ferroscope, units and configuration;
 ``ferroscope-boot-host`` what a host with dnsmasq needs beside it. They enable and start nothing: which roles a host has
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.docs.declarations import sample
-from tools.packaging import contents, man_pages
+from tools.packaging import contents, licenses, man_pages
 from tools.packaging.contents import PYTHON, PYTHONS, VERSION, run
 
 _HOME: Final = "usr/lib/ferroscope"
@@ -41,7 +41,7 @@ def build(directory: Path) -> list[Path]:
         date = format_datetime(datetime.fromtimestamp(epoch, UTC))
         changes = _CHANGES.format(version=version(), release=VERSION, date=date)
         (source / "debian/changelog").write_text(changes)
-        _write_files(source / "files", epoch)
+        _write_files(source, epoch)
         for path in source.rglob("*"):
             os.utime(path, (epoch, epoch), follow_symlinks=False)
         run("dpkg-buildpackage", "--build=binary", "--no-pre-clean", "--no-check-builddeps", "--no-sign", where=source)
@@ -54,8 +54,9 @@ def version() -> str:
     return VERSION.replace(".dev", "~dev").replace("rc", "~rc") + "-1"
 
 
-def _write_files(root: Path, epoch: int) -> None:
-    """Write what the source does not have: Python packages, man pages, completions and the commented configuration."""
+def _write_files(source: Path, epoch: int) -> None:
+    """Write what the source does not have: Python packages, man pages, completions and the commented options."""
+    root = source / "files"
     # One directory for all versions of Python, each of which finds it by a link of its name.
     site = root / _HOME / "lib/python3/site-packages"
     site.mkdir(parents=True)
@@ -63,13 +64,16 @@ def _write_files(root: Path, epoch: int) -> None:
     for python in PYTHONS.values():
         if python != PYTHON:
             contents.add_python(site, python)
+    (source / "debian/copyright").write_text(licenses.copyright_file(site))
     contents.install_ferroscope(site)
     # What makes a directory a virtual environment.
     (root / _HOME / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     contents.write_launcher(root / _HOME / "bin/ferroscope", f"/{_HOME}/bin/python")
-    configuration = root / "etc/ferroscope/ferroscope.conf"
-    configuration.parent.mkdir(parents=True)
-    configuration.write_text(sample())
+    # No configuration file is the package's: an upgrade would ask about each word that it changes there.
+    (root / "etc/ferroscope/ferroscope.conf.d").mkdir(parents=True)
+    examples = root / "usr/share/doc/ferroscope/examples"
+    examples.mkdir(parents=True)
+    (examples / "ferroscope.conf").write_text(sample())
     man_pages.write(root / "usr/share", epoch)
     zsh = root / "usr/share/zsh"
     (zsh / "site-functions").rename(zsh / "vendor-completions")  # Debian's name for it

@@ -67,6 +67,7 @@ def build(target: Path) -> Path:
         base, ours = work / "base", work / "ours"
         _debian(base)
         contents.install_pinned_packages(base / _SITE)
+        contents.remove_records(base / _SITE)
         contents.install_ferroscope(ours / _SITE)
         contents.write_launcher(ours / "usr/local/bin/ferroscope", INTERPRETER)
         shutil.copytree(ROOT / "deploy", ours / "usr/share/ferroscope/deploy")

@@ -27,6 +27,7 @@ Ferroscope boots machines into a ramdisk, receives the inventory that the ramdis
 inspection APIs of OpenStack Ironic."""
 _FILES: Final = {
     "/etc/ferroscope/ferroscope.conf": "Options of the service, if no file is given with -c.",
+    "/etc/ferroscope/ferroscope.conf.d/*.conf": "More of them, which override the others in the order of their names.",
     "/var/lib/ferroscope": "The database, if it is SQLite.",
     "/var/lib/ferroscope-tftp": "What machines boot, on boot hosts; root's.",
 }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tools.packaging import contents, deb, dist, image
+from tools.packaging import contents, deb, dist, image, materials
 from tools.packaging.archive import archive
 from tools.packaging.contents import ROOT, VERSION, PackagingError, run
 
@@ -24,22 +24,18 @@ SUMS: Final = "SHA256SUMS"
 _AUDIT: Final = ROOT / ".audit-venv/bin"
 _BLOCK: Final = 1 << 20
 _NAME: Final = f"ferroscope-{VERSION}"
-# pipx would take the newest packages of that day; these are the tested ones.
-_EXTRAS: Final = "postgresql,ui"
 
 
-def make(directory: Path, say: Callable[[str], None]) -> list[Path]:
-    """Write everything but the signature into the directory, which is emptied first; return the files."""
+def make(directory: Path, say: Callable[[str], None]) -> None:
+    """Write everything but the signature into the directory, which is emptied first; say a line a step."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     for name, step in _STEPS.items():
-        say(f"== {name}")
         began = time.monotonic()
         step(directory)
-        say(f"   done after {time.monotonic() - began:.0f} s")
+        say(f"{time.monotonic() - began:6.0f} s  {name}")
     files = sorted(one for one in directory.iterdir() if one.is_file())
     (directory / SUMS).write_text("".join(f"{checksum(one)}  {one.name}\n" for one in files))
-    return [*files, directory / SUMS]
 
 
 def has_key(key: str) -> None:
@@ -104,21 +100,21 @@ def _python(directory: Path) -> None:
 
 
 def _installed(directory: Path) -> None:
-    """Install the wheel as pipx does, into an environment that has nothing else, and inspect two machines."""
+    """Install the wheel and the pinned packages where nothing else is, inspect two machines, and list the packages."""
     with tempfile.TemporaryDirectory(prefix="ferroscope-venv-") as name:
         place = Path(name)
         run(sys.executable, "-m", "venv", place / "venv")
-        pinned = place / "pins.txt"
-        pinned.write_text("\n".join(pin.partition(" --")[0] for pin in contents.pins() if "==" in pin))
         pip = (place / "venv/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
+        run(*pip, "--require-hashes", "-r", ROOT / "requirements.txt")
         client = next(directory.glob("ferroscope_client-*.whl"))
-        run(*pip, "-c", pinned, client, f"{directory / _NAME}-py3-none-any.whl[{_EXTRAS}]")
+        run(*pip, "--no-index", client, f"{directory / _NAME}-py3-none-any.whl[postgresql,mysql,openstack,kubernetes]")
         program = place / "venv/bin/ferroscope"
         said = run(program, "--version", output=True).split()[-1]
         if said != VERSION:
             raise PackagingError(f"the installed wheel says that it is {said}, not {VERSION}")
         if "All 2 finished" not in run(program, "demo", "--nodes", "2", output=True, where=place):
             raise PackagingError("the installed wheel does not inspect simulated machines: ferroscope demo --nodes 2")
+        materials.write(directory / f"{_NAME}.cdx.json", place / "venv/bin/python")
 
 
 def _debian(directory: Path) -> None:
@@ -141,13 +137,6 @@ def chart(directory: Path) -> None:
         archive(Path(name) / "ferroscope", directory / packed.name)
 
 
-def _bill_of_materials(directory: Path) -> None:
-    run(
-        _AUDIT / "cyclonedx-py", "requirements", "--pyproject", "pyproject.toml", "--output-reproducible",
-        "--output-format", "JSON", "-o", directory / f"{_NAME}.cdx.json", "requirements.txt",
-    )  # fmt: skip
-
-
 def _site(directory: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ferroscope-site-") as name:
         place = Path(name) / f"{_NAME}-documentation"
@@ -163,10 +152,9 @@ def _site(directory: Path) -> None:
 
 _STEPS: Final[dict[str, Callable[[Path], None]]] = {
     "source distribution and wheel, twice": _python,
-    "the wheel in an empty environment": _installed,
+    "the wheel in an empty environment, and its software bill of materials": _installed,
     "Debian packages": _debian,
     "OCI image": _image,
     "Helm chart": chart,
-    "software bill of materials": _bill_of_materials,
     "documentation": _site,
 }

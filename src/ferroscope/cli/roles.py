@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from ferroscope.cli.service import config_option, database_option, exit_with, read, settings_of, show_findings
-from ferroscope.config.load import ConfigurationError, unknown_options
+from ferroscope.config.load import ConfigurationError, unknown_options, with_drop_ins
 from ferroscope.config.options import SIMULATED, Settings
 from ferroscope_client.cli.output import Output, output_option
 from ferroscope_client.cli.text import is_terminal
@@ -132,7 +132,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[Finding]:
     except ConfigurationError as exc:
         findings = [Finding("configuration", "wrong", problem, "correct the configuration") for problem in exc.problems]
     else:
-        source = ", ".join(files) or "defaults, and /etc/ferroscope/ferroscope.conf if it exists"
+        source = ", ".join(with_drop_ins(list(files) or None)) or "only defaults: there is no file"
         findings = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is valid ({source})")]
         findings += readable_files(list(files) or None)
         findings += examine(settings)

@@ -45,7 +45,7 @@ _files_option = click.option(
     "files",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="Configuration file; may be repeated. [default: /etc/ferroscope/ferroscope.conf, if it exists]",
+    help="Configuration file; FILE.d/*.conf override it; may be repeated. [default: /etc/ferroscope/ferroscope.conf]",
 )
 _lenient_option = click.option(
     "--lenient-config",

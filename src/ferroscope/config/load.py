@@ -25,6 +25,8 @@ from ferroscope_client.core.text_files import NotTextError, lines_of
 from ferroscope_client.installed import PluginError
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
+# What 'ferroscope setup' writes: no file of a package or of an operator, so no upgrade has to ask about a change.
+SETUP_FILE: Final = f"{CONFIG_FILES[0]}.d/10-setup.conf"
 # The state directory of the system service, and the SQLite file's name there and in a user's state directory.
 STATE_DIRECTORY: Final = Path("/var/lib/ferroscope")
 DATABASE_NAME: Final = "ferroscope.db"
@@ -51,20 +53,24 @@ class ConfigurationError(Exception):
 def load(
     files: Sequence[str] | None = None, overrides: dict[str, Any] | None = None, *, lenient: bool = False
 ) -> Settings:
-    """Read ``files`` (default: the existing ones of ``CONFIG_FILES``) and return the settings.
+    """Read ``files`` (default: ``CONFIG_FILES``) with their drop-ins, and return the settings.
 
     ``overrides`` maps ``section.option`` to a value from the command line. ``ConfigurationError``, also for unknown
     options unless ``lenient``: the file may belong to a newer release.
     """
-    wanted = _files(files)
+    return load_exactly(with_drop_ins(files), overrides, lenient=lenient)
+
+
+def load_exactly(files: Sequence[str], overrides: dict[str, Any] | None = None, *, lenient: bool = False) -> Settings:
+    """Return the settings of these files, as ``load``, without drop-ins that are not among them."""
     try:
         declared = declared_sections()
     except PluginError as exc:
         raise ConfigurationError(f"{exc}; {exc.advice}") from exc
-    conf = _parsed_by_oslo(wanted, overrides or {})
-    unknown = [] if lenient else [str(option) for option in _unknown_options(wanted)]
+    conf = _parsed_by_oslo(files, overrides or {})
+    unknown = [] if lenient else [str(option) for option in _unknown_options(files)]
     wrong: list[str] = []
-    sections = {section: _section(conf[section], section, wanted, wrong) for section in declared}
+    sections = {section: _section(conf[section], section, files, wrong) for section in declared}
     parts = {section: sections.pop(section) for section in declared if section not in SECTIONS}
     settings = None if wrong else Settings(**sections, parts=parts)
     if settings is not None:
@@ -136,12 +142,12 @@ def _without_line(error: str) -> str:
 
 def unknown_options(files: Sequence[str] | None = None) -> list[UnknownOption]:
     """Return each section, option and environment variable that ``load`` refuses unless it is lenient."""
-    return _unknown_options(_files(files))
+    return _unknown_options(with_drop_ins(files))
 
 
 def files_with_secrets(files: Sequence[str] | None = None) -> list[Path]:
     """Return the configuration files that contain a password or another secret."""
-    return [Path(file) for file in _files(files) if _has_secret(_parse(file))]
+    return [Path(file) for file in with_drop_ins(files) if _has_secret(_parse(file))]
 
 
 def default_database() -> Path:
@@ -155,8 +161,28 @@ def default_database() -> Path:
     return STATE_DIRECTORY / DATABASE_NAME if state is None else state / "ferroscope" / DATABASE_NAME
 
 
-def _files(files: Sequence[str] | None) -> list[str]:
-    return [path for path in CONFIG_FILES if Path(path).exists()] if files is None else list(files)
+def with_drop_ins(files: Sequence[str] | None) -> list[str]:
+    """Return each file (default: ``CONFIG_FILES``), followed by its drop-ins, which override it: FILE.d/*.conf by name.
+
+    A file that is missing is left out if it has drop-ins, or if it is a default.
+    """
+    listed: list[str] = []
+    for file in CONFIG_FILES if files is None else files:
+        drop_ins = _drop_ins(Path(f"{file}.d"))
+        if Path(file).exists() or (files is not None and not drop_ins):
+            listed.append(file)
+        listed += drop_ins
+    return listed
+
+
+def _drop_ins(directory: Path) -> list[str]:
+    try:
+        paths = sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as exc:
+        raise ConfigurationError(f"{directory}: {exc.strerror}") from exc
+    return [str(path) for path in paths if path.suffix == ".conf" and not path.name.startswith(".")]
 
 
 def _parse(file: str) -> dict[str, dict[str, Any]]:

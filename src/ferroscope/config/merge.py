@@ -25,27 +25,35 @@ def merge_options(text: str, sections: Mapping[str, Mapping[str, str]]) -> str:
     An option that has this value already stays in place; a new one is added at the end of its section.
     """
     lines = text.splitlines()
-    conflicts: list[str] = []
-    for section, options in sections.items():
-        wanted = dict(options)
-        end = None
-        for start, stop in _blocks(lines, section):
-            end = stop
-            for name, value in _options(lines[start:stop]):
-                if name in wanted and value != _plain(wanted.pop(name)):
-                    conflicts.append(f"[{section}] {name} is {value!r}, not {options[name]!r}")
-        added = [f"{name} = {value.replace('$', '$$')}" for name, value in wanted.items()]
-        if not added:
-            continue
-        if end is None:
+    for section, options in missing_options(text, sections).items():
+        added = [f"{name} = {value.replace('$', '$$')}" for name, value in options.items()]
+        ends = [stop for _, stop in _blocks(lines, section)]
+        if not ends:
             lines += ["", f"[{section}]", *added] if lines else [f"[{section}]", *added]
-        else:
-            while not lines[end - 1].strip():  # before the empty lines that end the section
-                end -= 1
-            lines[end:end] = added
+            continue
+        end = ends[-1]
+        while not lines[end - 1].strip():  # before the empty lines that end the section
+            end -= 1
+        lines[end:end] = added
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def missing_options(text: str, sections: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Return the options that the text lacks, by section; ``MergeError`` if it has one of them with another value."""
+    lines = text.splitlines()
+    conflicts: list[str] = []
+    missing: dict[str, dict[str, str]] = {}
+    for section, options in sections.items():
+        left = dict(options)
+        for start, stop in _blocks(lines, section):
+            for name, value in _options(lines[start:stop]):
+                if name in left and value != _plain(left.pop(name)):
+                    conflicts.append(f"[{section}] {name} is {value!r}, not {options[name]!r}")
+        if left:
+            missing[section] = left
     if conflicts:
         raise MergeError(conflicts)
-    return "\n".join(lines) + "\n" if lines else ""
+    return missing
 
 
 def added_lines(old: str, new: str) -> str:

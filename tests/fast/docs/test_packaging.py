@@ -6,8 +6,10 @@ import os
 import re
 import tarfile
 import tomllib
+from collections import Counter
 from pathlib import Path
 
+import click
 import pytest
 
 from ferroscope.config.load import load, unknown_options
@@ -15,7 +17,7 @@ from ferroscope.config.sections import options as declared_options
 from ferroscope_client.cli.main import commands
 from tests.fast.docs.pages import pages
 from tools.docs.declarations import sample
-from tools.packaging import contents, man_pages
+from tools.packaging import contents, licenses, man_pages
 from tools.packaging.archive import archive
 
 MACROS = {".TH", ".SH", ".SS", ".B", ".BR", ".I", ".TP", ".PP"}
@@ -67,6 +69,18 @@ def test_the_packages_are_those_for_debians_python_whichever_python_builds() -> 
     newer = {pin.partition("==")[0] for pin in contents.pins("3.13") if not pin.startswith("#")}
     assert newer - names == {"legacy-cgi"}
     assert names - newer == {"async-timeout"}
+
+
+def test_every_package_has_a_license_that_debians_tools_can_read() -> None:
+    paragraphs = licenses.copyright_file(Path(click.__file__).parents[1]).split("\n\n")
+    packages = {text for text in paragraphs if text.startswith("Files: ")}
+    names = {re.search(r"^License: (.*)$", text, re.MULTILINE)[1] for text in packages}
+    assert len(packages) > 50
+    assert {"unknown", "UNKNOWN", ""} & names == set()
+    assert [name for name in names if not re.fullmatch(r"[\w.-]+( (or|and) [\w.-]+)*", name)] == []
+    patterns = [word for text in packages for word in text.partition("\nCopyright:")[0].split()[1:]]
+    assert [pattern for pattern, count in Counter(patterns).items() if count > 1] == []
+    assert {text.partition("\n")[0] for text in paragraphs} >= {"License: Apache-2.0", "License: MPL-2.0"}
 
 
 def test_an_unpacked_source_distribution_is_built_with_the_time_of_its_commit(

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 import ferroscope
+from ferroscope.config.load import CONFIG_FILES, SETUP_FILE
 from tests.support.debian import Debian, make
 from tests.support.processes import until
+from tools.docs.declarations import sample
 from tools.packaging import contents, deb
 
-CONF = "etc/ferroscope/ferroscope.conf"
+CONF = CONFIG_FILES[0].removeprefix("/")
+DROP_IN = SETUP_FILE.removeprefix("/")
 SERVICE = "ferroscope-all.service"
 UNITS = "usr/lib/systemd/system"
 # As bash does when somebody presses Tab after "ferroscope no".
@@ -24,7 +28,7 @@ COMP_WORDS=(ferroscope no) COMP_CWORD=1
 _ferroscope_completion ferroscope
 echo "${COMPREPLY[@]}"
 """
-OWNERS = ["root:ferroscope 750", "root:ferroscope 640", "ferroscope:ferroscope 755"]
+OWNERS = ["root:ferroscope 750", "ferroscope:ferroscope 755"]
 # It works as that user, out of the box.
 AS_USER = (
     "setpriv", "--reuid=ferroscope", "--regid=ferroscope", "--init-groups", "env", "HOME=/var/lib/ferroscope",
@@ -39,20 +43,27 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def newer(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Give the same packages as the next release, whose configuration file has one option more."""
-    directory = tmp_path_factory.mktemp("newer")
-    made = []
-    for package in packages:
-        root = directory / package.stem
-        subprocess.run(["dpkg-deb", "--raw-extract", package, root], check=True)
-        control = root / "DEBIAN/control"
-        control.write_text(control.read_text().replace(deb.version(), "99.0-1"))
-        if (root / CONF).exists():
-            with (root / CONF).open("a") as file:
-                file.write("\n#option_of_the_future = 1\n")
-        made.append(directory / f"newer-{package.name}")
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", root, made[-1]], check=True)
-    return made
+    """Give the same packages as the next release."""
+    return [_as_release(package, "99.0-1", tmp_path_factory.mktemp("newer")) for package in packages]
+
+
+@pytest.fixture(scope="module")
+def older(packages: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the package as it was before: all options were comments in a configuration file of its own."""
+    return _as_release(packages[0], "0.9-1", tmp_path_factory.mktemp("older"), configuration=sample())
+
+
+def _as_release(package: Path, version: str, directory: Path, configuration: str = "") -> Path:
+    root = directory / "root"
+    subprocess.run(["dpkg-deb", "--raw-extract", package, root], check=True)
+    control = root / "DEBIAN/control"
+    control.write_text(control.read_text().replace(deb.version(), version))
+    if configuration:
+        (root / CONF).write_text(configuration)
+        (root / "DEBIAN/conffiles").write_text(f"/{CONF}\n")
+    target = directory / f"{version}-{package.name}"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", root, target], check=True)
+    return target
 
 
 @pytest.fixture(scope="module", params=list(contents.PYTHONS))
@@ -86,7 +97,8 @@ def test_they_are_installed_upgraded_removed_and_purged(
 
     # Without a terminal, the defaults of the five questions hold; doctor approves them.
     debian.run("ferroscope", "setup")
-    assert "#bare_metal_port = 6385" in (debian.root / CONF).read_text()
+    assert _owners(debian, SETUP_FILE) == ["root:ferroscope 640"]
+    assert debian.run("dpkg", "--verify", "ferroscope", "ferroscope-boot-host") == ""
     debian.run(*AS_USER, "ferroscope", "doctor")
     assert "node" in debian.run("bash", "-c", _COMPLETE).split()
 
@@ -96,11 +108,11 @@ def test_they_are_installed_upgraded_removed_and_purged(
     before = debian.run("systemctl", "show", "--property=MainPID", SERVICE)
 
     # An upgrade keeps the data and what the operator changed; what runs is the new release.
-    conf = debian.root / CONF
+    conf = debian.root / DROP_IN
     conf.write_text(conf.read_text() + "\n[worker]\ngraceful_timeout = 17\n")
     debian.install(*newer)
     assert "graceful_timeout = 17" in conf.read_text()
-    assert "option_of_the_future" not in conf.read_text()
+    assert debian.run("dpkg", "--verify", "ferroscope", "ferroscope-boot-host") == ""
     assert _owners(debian) == OWNERS
     assert "99.0-1" in debian.run("dpkg-query", "--show", "ferroscope")
     assert debian.run("systemctl", "show", "--property=MainPID", SERVICE) != before
@@ -124,6 +136,23 @@ def test_they_are_installed_upgraded_removed_and_purged(
     assert [name for name in left if not name.startswith(("var/tmp/", "var/log/", "proc/", "sys/", "run/"))] == []
 
 
+def test_an_upgrade_asks_nothing_about_the_file_of_an_older_package_that_was_edited(
+    debian: Debian, older: Path, packages: list[Path]
+) -> None:
+    """Setup itself edited it, so each host's would differ; ``install`` has no terminal, where dpkg would ask."""
+    debian.install(older)
+    conf = debian.root / CONF
+    conf.write_text(conf.read_text().replace("[worker]\n", "[worker]\ngraceful_timeout = 17\n"))
+    edited = conf.read_text()
+    debian.install(packages[0])
+    assert conf.read_text() == edited
+    assert not list(conf.parent.glob("*.dpkg-*"))
+    assert "contains settings already" in debian.call("ferroscope", "setup").stdout
+    assert f"the configuration is valid (/{CONF})" in debian.call(*AS_USER, "ferroscope", "doctor").stdout
+    debian.run("dpkg", "--purge", "ferroscope")
+    assert not (debian.root / "etc/ferroscope").exists()
+
+
 def test_units_that_find_an_older_schema_start_when_it_was_upgraded(debian: Debian, packages: list[Path]) -> None:
     """As after an upgrade of the package, which restarts them before anybody can have upgraded the schema."""
     debian.install(*packages)
@@ -135,8 +164,7 @@ def test_units_that_find_an_older_schema_start_when_it_was_upgraded(debian: Debi
 
 def test_a_boot_host_is_closed_until_its_filter_runs(debian: Debian, packages: list[Path]) -> None:
     debian.install(*packages)
-    conf = debian.root / CONF
-    conf.write_text(conf.read_text() + "\n[pxe_filter]\nnetwork = rack\ninterfaces = lo\n")
+    (debian.root / CONF).write_text("[pxe_filter]\nnetwork = rack\ninterfaces = lo\n")
     debian.run("runuser", "-u", "ferroscope", "--", "ferroscope", "db", "upgrade")
     assert debian.call("systemctl", "start", "ferroscope-pxe-closed.service").returncode != 0, "there is no ruleset"
     debian.run("ferroscope", "pxe", "ruleset", "-o", "/etc/ferroscope/pxe-closed.nft")
@@ -175,6 +203,7 @@ def test_units_and_documents_are_where_debian_looks_for_them(packages: list[Path
         "usr/share/man/man1/ferroscope-node.1.gz",
         "usr/share/doc/ferroscope/copyright",
         "usr/share/doc/ferroscope/how-to/serve-https.md",
+        "usr/share/doc/ferroscope/examples/ferroscope.conf",
         "usr/share/doc/ferroscope/examples/kubernetes/base/api.yaml",
         "usr/share/doc/ferroscope/examples/helm/ferroscope/values.yaml",
     ):
@@ -191,9 +220,34 @@ def test_units_and_documents_are_where_debian_looks_for_them(packages: list[Path
     assert shared == set()
 
 
-def _owners(debian: Debian) -> list[str]:
-    """Return owner, group and mode of the directory of the configuration, the configuration, and the data."""
-    return debian.run("stat", "-c", "%U:%G %a", "/etc/ferroscope", f"/{CONF}", "/var/lib/ferroscope").splitlines()
+def _owners(debian: Debian, *paths: str) -> list[str]:
+    """Return owner, group and mode of these paths, or of the directories of the configuration and the data."""
+    return debian.run("stat", "-c", "%U:%G %a", *(paths or ("/etc/ferroscope", "/var/lib/ferroscope"))).splitlines()
+
+
+def test_every_file_has_a_checksum_a_license_and_every_unit_its_documentation(
+    packages: list[Path], tmp_path: Path
+) -> None:
+    for package in packages:
+        root = tmp_path / package.stem
+        subprocess.run(["dpkg-deb", "--raw-extract", package, root], check=True)
+        sums = {line.split(None, 1)[1] for line in (root / "DEBIAN/md5sums").read_text().splitlines()}
+        present = {name for name in _files(root) if not name.startswith("DEBIAN/") and not (root / name).is_symlink()}
+        assert present == sums
+        for unit in (root / UNITS).glob("*.service"):
+            assert "\nDocumentation=" in unit.read_text(), unit.name
+        (name,) = (path.name for path in (root / "usr/share/doc").iterdir())
+        paragraphs = (root / f"usr/share/doc/{name}/copyright").read_text().split("\n\n")
+        assert paragraphs[0].startswith("Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/")
+        patterns = {pattern for text in paragraphs if text.startswith("Files: ") for pattern in _patterns(text)}
+        site = "usr/lib/ferroscope/lib/python3/site-packages/"
+        modules = [path for path in present if path.startswith(site) and "/ferroscope" not in path]
+        assert [path for path in modules if not any(fnmatch(path, one) for one in patterns)] == []
+
+
+def _patterns(paragraph: str) -> list[str]:
+    """Return the patterns of files in a paragraph, but for that of Ferroscope's own."""
+    return [pattern for pattern in paragraph.partition("\nCopyright:")[0].split()[1:] if pattern != "*"]
 
 
 def _listed(package: Path) -> tuple[set[str], set[str]]:

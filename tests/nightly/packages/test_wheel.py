@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -78,6 +79,21 @@ def test_its_metadata_has_the_license_as_pep_639_says(built: list[Path]) -> None
     assert {*others.partition("[")[2].partition("]")[0].split(","), "all"} == set(
         metadata.get_all("Provides-Extra", [])
     )
+
+
+def test_its_description_has_absolute_links_and_the_projects_addresses(built: list[Path]) -> None:
+    """A package index shows it without the files beside it."""
+    with zipfile.ZipFile(built[1]) as wheel:
+        directory = f"ferroscope-{ferroscope.__version__}.dist-info"
+        metadata = Parser().parsestr(wheel.read(f"{directory}/METADATA").decode())
+    addresses = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+    assert {"Homepage", "Documentation", "Source", "Changelog", "Issues"} == set(addresses)
+    links = re.findall(r"\]\(([^)#][^)]*)\)", str(metadata.get_payload()))
+    assert len(links) > 40
+    assert [link for link in links if not link.startswith("https://")] == []
+    paths = [link.partition("/main/")[2].partition("#")[0] for link in links if link.startswith(addresses["Source"])]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert "dev" not in metadata.get_all("Provides-Extra", [])
 
 
 def test_the_source_distribution_has_what_building_and_reading_it_needs(built: list[Path]) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from bench.service import executable
+from ferroscope.config.load import SETUP_FILE
 from tests.support.installation import Played
 from tests.support.pxe import netns
 from tests.support.pxe.lab import Lab
 
 ADDRESS: Final = "10.77.0.11"
-CONFIGURATION: Final = "/etc/ferroscope/ferroscope.conf"
+CONFIGURATION: Final = SETUP_FILE
 _PREPARE: Final = """\
 set -e
 mount --make-rprivate /

@@ -170,6 +170,32 @@ def test_settings_are_never_overwritten_unless_replaced(path: Path, run: Run) ->
     assert before in [one.read_text() for one in path.parent.glob("ferroscope.conf.old*")], "it was replaced twice"
 
 
+def test_a_drop_in_completes_the_file_of_an_operator_and_leaves_it_alone(path: Path, run: Run) -> None:
+    comments = "# comment of an operator\n[api]\n# host = localhost\n"
+    path.write_text(comments)
+    drop_in = Path(f"{path}.d/10-setup.conf")
+    words = ("-c", str(drop_in))
+    assert not run(*words, "--dry-run", "--boot", "none").stderr
+    assert not drop_in.parent.exists()
+    done = run(*words, "--boot", "none")
+    assert done.returncode in (Exit.OK, Exit.FAILURE), done.stderr
+    assert f"ferroscope all -c {path}\n" in done.stdout.partition("Next:")[2]
+    assert path.read_text() == comments
+    assert load([str(path)]).inspector.require_managed_boot
+    assert run(*words).returncode == Exit.CONFLICT
+
+
+def test_settings_in_the_file_are_settings_of_its_drop_ins(path: Path, run: Run) -> None:
+    """Such as those that setup itself wrote into it before it wrote a drop-in."""
+    path.write_text("[worker]\ngraceful_timeout = 17\n")
+    words = ("-c", f"{path}.d/10-setup.conf")
+    refused = run(*words)
+    assert (refused.returncode, str(path) in refused.stderr) == (Exit.CONFLICT, True)
+    run(*words, "--replace")
+    assert load([str(path)]).worker.graceful_timeout != 17
+    assert "17" in path.with_name("ferroscope.conf.old").read_text()
+
+
 def test_a_dry_run_shows_what_would_be_added_and_no_setting_that_is_there(path: Path, run: Run) -> None:
     path.write_text("# Of the package.\n[api]\n#host = localhost\n\n[swift]\n#password =\n")
     before = path.read_text()

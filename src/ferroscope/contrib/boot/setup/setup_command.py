@@ -15,7 +15,7 @@ import click
 from ferroscope.cli.service import database_url
 from ferroscope.cli.user_file import ask_password, check_name, put_user
 from ferroscope.config.errors import SetupError
-from ferroscope.config.load import CONFIG_FILES
+from ferroscope.config.load import SETUP_FILE
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contrib.boot.setup import next_steps, plan
@@ -27,7 +27,7 @@ from ferroscope.contrib.boot.setup.installation import (
     ask_boot_host,
     ask_interface,
 )
-from ferroscope.contrib.boot.setup.setup_file import Draft, Sections, let_service_read, old_text
+from ferroscope.contrib.boot.setup.setup_file import Draft, Sections, let_service_read, main_file, old_text
 from ferroscope.db.prepare import prepared
 from ferroscope_client.cli.main import ShownFailure
 from ferroscope_client.core.host_spelling import refusal_of_urls
@@ -46,9 +46,9 @@ _BOOTS: Final = ("virtual-media", "network", "none")
     "--config-file",
     "path",
     type=click.Path(dir_okay=False, path_type=Path),
-    default=CONFIG_FILES[0],
+    default=SETUP_FILE,
     show_default=True,
-    help="The file to write.",
+    help="The file to write; FILE.d/NAME.conf is a part of FILE.",
 )
 @click.option(
     "--database",
@@ -83,11 +83,12 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers:
     """
     questions = Questions(answers)
     old, existing = old_text(path, add=questions.adds_boot_host(), replace=replace)
+    main = main_file(path)
     sections: Sections = {}
     chosen = None
     if existing is None:
         sections["database"] = {} if dry_run else _database(questions)
-        sections["api"], sections["keystone_authtoken"] = _api(questions, path.parent / "htpasswd", dry_run=dry_run)
+        sections["api"], sections["keystone_authtoken"] = _api(questions, main.parent / "htpasswd", dry_run=dry_run)
     boot = "network" if existing is not None else _boots(questions)
     interface = ask_interface(questions) if boot == "network" else ""
     if interface:
@@ -110,14 +111,14 @@ def setup(path: Path, *, install: bool, dry_run: bool, replace: bool, **answers:
     click.echo(f"\nwrote {path}\n" if draft.text != old else f"\nunchanged: {path}")
     if installation is not None:
         installation.show()
-        installation.carry_out(path, configured=draft.text != old)
-        installation.build_ramdisk(questions, path)
+        installation.carry_out(main, configured=draft.text != old)
+        installation.build_ramdisk(questions, main)
         click.echo()
-    wrong = not _run_doctor(path)
+    wrong = not _run_doctor(main)
     if installation is not None:
         wrong |= any(check.verdict == "wrong" for check in installation.check())
     boots = boot == "network" and installation is None
-    next_steps.show(path, draft.settings, installation, changed=draft.text != old, mend=wrong, boots=boots)
+    next_steps.show(main, draft.settings, installation, changed=draft.text != old, mend=wrong, boots=boots)
     if wrong:
         raise click.exceptions.Exit(Exit.FAILURE)
 
