@@ -55,7 +55,7 @@ def _paragraph(package: Distribution, files: list[PackagePath], owners: dict[tup
     texts = [package.locate_file(file).read_text() for file in files if _TEXTS.fullmatch(str(file))]
     own = [text for text in texts if not any(words in text for words in _COMMON.values())]
     holders = dict.fromkeys(holder for text in own for holder in _COPYRIGHT.findall(text))
-    author = package.metadata["Author"] or package.metadata["Author-email"] or f"The authors of {package.name}"
+    author = _metadata(package, "Author", "Author-email") or f"The authors of {package.name}"
     patterns = sorted(set(_patterns(files, owners)))
     lines = ["Files: " + "\n ".join(f"*/site-packages/{pattern}" for pattern in patterns)]
     lines += ["Copyright: " + "\n ".join(holders or [author]), f"License: {_license(package)}"]
@@ -63,6 +63,11 @@ def _paragraph(package: Distribution, files: list[PackagePath], owners: dict[tup
         text = "\n".join(own) or f"See the metadata of {package.name} {package.version}."
         lines += [f" {line}" if line.strip() else " ." for line in map(str.rstrip, text.strip().splitlines())]
     return "\n".join(lines) + "\n"
+
+
+def _metadata(package: Distribution, *names: str) -> str:
+    """Return the first of these that the package has; from Python 3.15 on, reading another by its key is an error."""
+    return next((values[0] for name in names if (values := package.metadata.get_all(name))), "")
 
 
 def _files(package: Distribution) -> list[PackagePath]:
@@ -82,7 +87,7 @@ def _patterns(files: list[PackagePath], owners: dict[tuple[str, ...], set[str]])
 def _license(package: Distribution) -> str:
     """Return the short name: SPDX's, in the spelling of DEP-5."""
     kinds = [kind.split(" :: ")[-1] for kind in package.metadata.get_all("Classifier", []) if kind[:7] == "License"]
-    stated = (package.metadata["License-Expression"] or package.metadata["License"] or "").splitlines()
+    stated = _metadata(package, "License-Expression", "License").splitlines()
     name = next(iter([*stated[:1], *kinds]), "unknown")
     name = next((short for pattern, short in _NAMES if re.fullmatch(pattern, name)), name)
     return name.replace(" OR ", " or ").replace(" AND ", " and ")
