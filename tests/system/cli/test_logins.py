@@ -62,7 +62,7 @@ def test_openstacksdk_that_is_not_installed_is_named(serve: Serve, monkeypatch: 
     monkeypatch.setitem(__import__("sys").modules, "openstack.config", None)
     result = Shell(serve(OK).url, OS_CLOUD="mine")("node", "list", check=Exit.USAGE)
     assert "openstack" in result.stderr
-    assert "[keystone]" in result.stderr
+    assert "inject ferroscope-client openstacksdk" in result.stderr
 
 
 def test_a_private_authority_is_trusted_by_its_file_and_nobody_else(serve: Serve, tmp_path: Path) -> None:
