@@ -271,6 +271,9 @@ class Failover:
                       dry_run=self._dry_run)  # fmt: skip
         if self._dry_run or (decision.effects and self._is_outdated(plan)):
             return
+        # A pass waits for slow BMCs. If other nodes have failed meanwhile, a power-off would be a part of a storm.
+        if any(isinstance(effect, PowerOff) for effect in decision.effects) and self._has_news(leading):
+            return
         if decision.effects:
             self._acted_at = self._clock.monotonic()
         if record.doubts_bmc:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import LeaseLostError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.contrib.kubernetes import role
@@ -123,6 +124,32 @@ def test_a_leader_that_could_not_look_for_a_while_begins_to_watch_again(site: Si
     site.passes(task, leading, 1, every=FailoverRules().silence + 5.0)
     assert [one.reason for one in site.records()] == ["watching"]
     assert site.power.commands == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_nothing_is_powered_off_if_other_nodes_have_fallen_silent_while_bmcs_were_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    def renew(at: str) -> None:
+        for name in ("n2", "n3"):
+            site.api.put("leases", {"metadata": {"name": name}, "spec": {"renewTime": at}})
+
+    task, leading = site.task(), site.lead()
+    for number in range(4):
+        renew(f"t{number}")
+        site.passes(task, leading, 1)
+    answer = site.power.state
+
+    def answer_late(machine: str) -> tuple[Power, bool | None]:
+        site.clock.now += FailoverRules().silence + 1.0
+        if not fails:
+            renew("later")
+        return answer(machine)
+
+    renew("t4")
+    monkeypatch.setattr(site.power, "state", answer_late)
+    site.passes(task, leading, 1)
+    assert site.power.commands == ([] if fails else [False])
 
 
 def test_a_leader_that_has_lost_its_lease_begins_nothing(site: Site) -> None:
