@@ -89,7 +89,7 @@ def test_its_description_has_absolute_links_and_the_projects_addresses(built: li
     addresses = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
     assert {"Homepage", "Documentation", "Source", "Changelog", "Issues"} == set(addresses)
     links = re.findall(r"\]\(([^)#][^)]*)\)", str(metadata.get_payload()))
-    assert len(links) > 40
+    assert len(links) > 20
     assert [link for link in links if not link.startswith("https://")] == []
     paths = [link.partition("/main/")[2].partition("#")[0] for link in links if link.startswith(addresses["Source"])]
     assert [path for path in paths if not (ROOT / path).exists()] == []
